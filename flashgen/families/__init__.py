@@ -1,0 +1,40 @@
+"""Kernel families, and the choice among them."""
+
+from __future__ import annotations
+
+from flashgen.errors import SpecError
+from flashgen.families.base import Family
+from flashgen.families.cpu_fa1 import CpuFa1
+from flashgen.families.cpu_standard import CpuStandard
+from flashgen.spec import AttentionSpec
+from flashgen.target import Target
+
+FAMILIES: tuple[Family, ...] = (CpuStandard(), CpuFa1())
+ALGORITHMS = ("standard", "fa1", "fa2")
+
+
+def family_named(name: str) -> Family:
+    """The family of that name (KeyError if there is none)."""
+    return {family.name: family for family in FAMILIES}[name]
+
+
+def serving(spec: AttentionSpec, target: Target, algorithm: str = "auto") -> tuple[Family, ...]:
+    """Families that compute ``spec`` on ``target``, best first.
+
+    Raises:
+        SpecError: the algorithm is unknown, or nothing serves the request; the message says why.
+    """
+    if algorithm != "auto" and algorithm not in ALGORITHMS:
+        raise SpecError(f"Algorithm {algorithm!r} is not known. Choose auto, {', '.join(ALGORITHMS)}.")
+    asked = [family for family in FAMILIES if algorithm in ("auto", family.algorithm)]
+    able = [family for family in asked if family.refusal(spec, target) is None]
+    if able:
+        return tuple(sorted(able, key=lambda family: -family.priority))
+    here = [family for family in asked if family.kind == target.kind]
+    if not here:
+        offered = sorted({family.algorithm for family in FAMILIES if family.kind == target.kind})
+        instead = f"Algorithms for it: {', '.join(offered)}." if offered else "No kernel family serves it yet."
+        what = "no kernel" if algorithm == "auto" else f"no {algorithm} kernel"
+        raise SpecError(f"There is {what} for target {target}. {instead}")
+    reasons = "; ".join(f"{family.name} {family.refusal(spec, target)}" for family in here)
+    raise SpecError(f"No kernel family computes {spec.summary} on {target}: {reasons}.")
