@@ -1,0 +1,166 @@
+"""The Python API: plain arguments in, a plan or a callable out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Any
+
+from flashgen.families import serving
+from flashgen.pipeline import build_kernel, load_kernel, loader_for
+from flashgen.runtime.arguments import expected_error
+from flashgen.runtime.device import limits_of, resolve_target
+from flashgen.runtime.dispatch import GENERAL, Attention
+from flashgen.runtime.kernel import CompiledKernel, Problem
+from flashgen.runtime.tensors import framework_of
+from flashgen.spec import AttentionSpec, CausalArgument, make_spec
+from flashgen.target import Target
+from flashgen.tile_plan import TilePlan
+from flashgen.tiling import plan_tiles
+from flashgen.units import parse_bytes
+
+_built: dict[Hashable, Attention] = {}
+_building: dict[Hashable, threading.Lock] = {}
+
+
+def plan(
+    d: int,
+    dtype: str = "fp16",
+    sram: str | int | None = None,
+    causal: CausalArgument = False,
+    target: str = "auto",
+    algorithm: str = "auto",
+    d_v: int | None = None,
+    br: int | None = None,
+    bc: int | None = None,
+) -> TilePlan:
+    """Chooses the tile of a kernel, and says how. Needs no compiler and no GPU.
+
+    Args:
+        d: head dim of q and k, 1 to 512.
+        dtype: ``fp16``, ``bf16``, ``fp32`` or ``fp64``.
+        sram: on-chip memory that the kernel may use, ``"96KB"`` (= 98,304 bytes) or a number of bytes; on a
+            CPU, one thread's working set. None: the family's default tile.
+        causal: False, True (= ``"bottom_right"``), ``"bottom_right"`` or ``"top_left"``.
+        target: ``auto``, ``cpu``, ``cpu:x86-64-v3``, ``sm_80``, ...
+        algorithm: ``auto``, ``standard``, ``fa1`` or ``fa2``.
+        d_v: head dim of v; d if None.
+        br: query rows of a tile; chosen if None.
+        bc: keys of a tile; chosen if None.
+
+    Raises:
+        SpecError: the request makes no sense, or nothing serves it.
+        BudgetError: no tile fits.
+    """
+    spec = make_spec(d, dtype, causal, d_v)
+    return _plan(spec, resolve_target(target), algorithm, sram, br, bc)
+
+
+def build(
+    d: int,
+    dtype: str = "fp16",
+    sram: str | int | None = None,
+    causal: CausalArgument = False,
+    target: str = "auto",
+    algorithm: str = "auto",
+    d_v: int | None = None,
+    br: int | None = None,
+    bc: int | None = None,
+    loader: str = "auto",
+) -> Attention:
+    """Builds a kernel and returns the callable. The same request again returns the same object.
+
+    Arguments are those of `plan`; ``loader`` says how the artifact is brought into the process.
+
+    Raises:
+        SpecError, BudgetError: see `plan`.
+        ToolchainError: a compiler is missing; the message says how to get it.
+        CompileError: the compiler refused the source.
+        LaunchError: this machine cannot run the target.
+    """
+    key = (d, str(dtype), sram, str(causal), target, algorithm, d_v, br, bc, loader)
+    found = _built.get(key)
+    if found is not None:
+        return found
+    with _building.setdefault(key, threading.Lock()):
+        if key not in _built:
+            spec = make_spec(d, dtype, causal, d_v)
+            _built[key] = _build(spec, resolve_target(target), algorithm, sram, br, bc, loader)
+        return _built[key]
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: CausalArgument = False,
+    sram: str | int | None = None,
+    target: str = "auto",
+    algorithm: str = "auto",
+    **call: Any,
+) -> Any:
+    """Computes attention, building the kernel that q and v ask for on first use.
+
+    Args:
+        q: see `Attention.__call__`; dtype and head dims follow the tensors.
+        k: see there.
+        v: see there.
+        causal: see `plan`.
+        sram: see `plan`.
+        target: see `plan`.
+        algorithm: see `plan`.
+        **call: passed on: ``return_lse``, ``softmax_scale``, ``seqlens_k``, ``out``, ``layout``.
+
+    Raises:
+        ArgumentError: a tensor does not fit.
+        FlashgenError: as `build`.
+    """
+    view = framework_of(q, "q").view(q)
+    if view.dtype is None:
+        raise expected_error("q", "fp16, bf16, fp32 or fp64", view.dtype_name, "Convert it.")
+    d, d_v = (_last_axis(name, x) for name, x in (("q", q), ("v", v)))
+    kernel = build(d, view.dtype.name, sram, causal, target, algorithm, d_v)
+    return kernel(q, k, v, **call)
+
+
+def _last_axis(name: str, x: Any) -> int:
+    framework_of(x, name)
+    if len(x.shape) not in (2, 3, 4):
+        raise expected_error(name, "of 2, 3 or 4 dimensions", f"of shape {tuple(x.shape)}")
+    return int(x.shape[-1])
+
+
+def _plan(
+    spec: AttentionSpec,
+    target: Target,
+    algorithm: str,
+    sram: str | int | None,
+    br: int | None,
+    bc: int | None,
+) -> TilePlan:
+    family = serving(spec, target, algorithm)[0]
+    budget = None if sram is None else parse_bytes(sram)
+    return plan_tiles(family, spec, target, limits_of(target), sram_bytes=budget, br=br, bc=bc)
+
+
+def _build(
+    spec: AttentionSpec,
+    target: Target,
+    algorithm: str,
+    sram: str | int | None,
+    br: int | None,
+    bc: int | None,
+    loader: str,
+) -> Attention:
+    general = _plan(spec, target, algorithm, sram, br, bc)
+    classes = {GENERAL: general}
+    chosen_loader = loader_for(target, loader)
+
+    def kernel_of(shape_class: str) -> CompiledKernel:
+        return load_kernel(build_kernel(spec, classes[shape_class], target), chosen_loader)
+
+    def classify(problem: Problem) -> str:
+        return GENERAL
+
+    return Attention(spec, target, classify, kernel_of)
