@@ -1,0 +1,87 @@
+"""`flashgen build`: the front door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flashgen.cli.options import kernel_options, request
+
+if TYPE_CHECKING:
+    from flashgen.pipeline import Built
+    from flashgen.runtime.dispatch import Attention
+
+
+@click.command()
+@kernel_options
+@click.option(
+    "--out",
+    default="generated",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for the source file and, beside it, the compiled one.",
+)
+@click.option("--verify", is_flag=True, help="Also check the kernel against the float64 oracle.")
+@click.option("--loader", default="auto", show_default=True, metavar="NAME", help="How to load it: auto, ctypes.")
+def build(as_json: bool, out: Path, verify: bool, loader: str, **options: Any) -> None:
+    """Plan, render, compile and load one kernel.
+
+    \b
+    Example:
+      flashgen build --d 64 --sram 96KB
+      flashgen build --d 80 --dtype fp32 --causal --target cpu:x86-64-v3 --out kernels
+    """
+    from flashgen.cli.output import plan_json, print_json, print_plan
+    from flashgen.cli.verify import exit_unless_passed, print_report, report_json, run_verification
+    from flashgen.compilation.emit import emit
+
+    built, attn = _build(request(options), loader)
+    source = built.source
+    source_path, _ = emit(source, built.artifact, out)
+    report = run_verification(attn, show_progress=not as_json) if verify and attn else None
+    if as_json:
+        data = {
+            "plan": plan_json(source.spec, source.target, source.plan),
+            "source": str(source_path),
+            "artifact": str(built.artifact.path),
+            "digest": source.digest,
+            "cache_hit": built.artifact.cache_hit,
+            "seconds": {stage: built.seconds.get(stage) for stage in ("render", "compile", "load")},
+        }
+        print_json(data | ({"verify": report_json(report)} if report else {}))
+    else:
+        print_plan(source.spec, source.target, source.plan, options["target"])
+        _print_built(built, source_path)
+        if report:
+            print_report(report)
+    exit_unless_passed(report)
+
+
+def _build(asked: dict[str, Any], loader: str) -> tuple[Built, Attention | None]:
+    """Builds, and loads too where this machine can run the target."""
+    import flashgen
+    from flashgen.pipeline import Built, build_kernel
+    from flashgen.runtime.device import resolve_target, runs_here
+    from flashgen.spec import make_spec
+
+    target = resolve_target(asked["target"])
+    if runs_here(target):
+        attn = flashgen.build(**asked, loader=loader)
+        return Built(attn.source, attn.artifact, attn.seconds), attn
+    spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])
+    return build_kernel(spec, flashgen.plan(**asked), target), None
+
+
+def _print_built(built: Built, source_path: Path) -> None:
+    from flashgen.cli.output import console
+
+    out = console()
+    out.print(f"source    {source_path} ({built.source.text.count(chr(10))} lines)", soft_wrap=True)
+    state = "found in the cache" if built.artifact.cache_hit else "compiled now"
+    out.print(f"artifact  {built.artifact.path} ({state})", soft_wrap=True)
+    stages = ", ".join(f"{stage} {seconds * 1e3:.1f} ms" for stage, seconds in built.seconds.items())
+    out.print(f"time      {stages}")
+    if "load" not in built.seconds:
+        out.print(f"not loaded: this machine cannot run {built.source.target}")

@@ -1,0 +1,76 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DTYPES = ("fp16", "bf16", "fp32", "fp64")
+
+causal_option = click.option(
+    "--causal",
+    is_flag=False,
+    flag_value="bottom_right",
+    default=None,
+    type=click.Choice(["bottom_right", "top_left"]),
+    help="Causal mask; without a value, bottom_right (row i sees key j if j <= i + Sk - Sq).",
+)
+algorithm_option = click.option(
+    "--algorithm",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "standard", "fa1", "fa2"]),
+    help="How to compute it.",
+)
+target_option = click.option(
+    "--target",
+    default="auto",
+    show_default=True,
+    metavar="TARGET",
+    help="Where: auto, cpu, cpu:x86-64-v3, sm_80, ...",
+)
+sram_option = click.option(
+    "--sram",
+    metavar="SIZE",
+    help="On-chip memory to use: 96KB (= 98304 bytes, as 96KiB), 0.5MB, 98304. Default: the family's own tile.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
+
+_KERNEL_OPTIONS = (
+    click.option("--d", type=click.IntRange(min=1), required=True, help="Head dim of q and k."),
+    click.option("--dv", type=click.IntRange(min=1), help="Head dim of v and out. Default: d."),
+    click.option("--dtype", default="fp16", show_default=True, type=click.Choice(DTYPES), help="Element type."),
+    causal_option,
+    sram_option,
+    click.option("--br", type=click.IntRange(min=1), help="Query rows of a tile. Default: chosen."),
+    click.option("--bc", type=click.IntRange(min=1), help="Keys of a tile. Default: chosen."),
+    algorithm_option,
+    target_option,
+    json_option,
+)
+
+
+def kernel_options(command: F) -> F:
+    """Adds the options that describe a kernel; the command takes them as keyword arguments."""
+    for option in reversed(_KERNEL_OPTIONS):
+        command = option(command)
+    return command
+
+
+def request(options: dict[str, Any]) -> dict[str, Any]:
+    """Turns the kernel options into arguments of `flashgen.plan` and `flashgen.build`."""
+    names = {
+        "d": "d",
+        "dv": "d_v",
+        "dtype": "dtype",
+        "sram": "sram",
+        "br": "br",
+        "bc": "bc",
+        "algorithm": "algorithm",
+        "target": "target",
+    }
+    return {ours: options[theirs] for theirs, ours in names.items()} | {"causal": options["causal"] or False}

@@ -1,0 +1,66 @@
+"""`flashgen show`: look at a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from flashgen.cli.options import kernel_options, request
+
+
+@click.command()
+@kernel_options
+@click.option("--source", "part", flag_value="source", help="Only the source, bare, to pipe it somewhere.")
+@click.option("--log", "part", flag_value="log", help="Only the compiler's log (compiles it if need be).")
+def show(as_json: bool, part: str | None, **options: Any) -> None:
+    """Show a kernel: its plan, and its source with line numbers.
+
+    \b
+    Example:
+      flashgen show --d 64 --sram 96KB
+      flashgen show --d 64 --source > kernel.cpp
+    """
+    import flashgen
+    from flashgen.cli.output import plan_json, print_json, print_plan
+    from flashgen.families import family_named
+    from flashgen.pipeline import build_kernel
+    from flashgen.render.renderer import render
+    from flashgen.runtime.device import resolve_target
+    from flashgen.spec import make_spec
+
+    asked = request(options)
+    plan = flashgen.plan(**asked)
+    spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])
+    target = resolve_target(asked["target"])
+    log = build_kernel(spec, plan, target).artifact.log if part == "log" or as_json else ""
+    source = render(family_named(plan.family), spec, plan, target)
+    if as_json:
+        print_json(
+            {
+                "plan": plan_json(spec, target, plan),
+                "source": source.text,
+                "digest": source.digest,
+                "log": log,
+            }
+        )
+    elif part == "log":
+        click.echo(log or f"The compiler had nothing to say about {source.filename}.")
+    elif part == "source":
+        click.echo(source.text, nl=False)
+    else:
+        print_plan(spec, target, plan, asked["target"])
+        _print_numbered(source.text)
+
+
+def _print_numbered(text: str) -> None:
+    from rich.syntax import Syntax
+
+    from flashgen.cli.output import console
+
+    out = console()
+    if out.is_terminal:
+        out.print(Syntax(text, "cpp", line_numbers=True, theme="ansi_dark", background_color="default"))
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        click.echo(f"{number:4d}  {line}")

@@ -1,0 +1,83 @@
+"""`flashgen verify`: kernels against the float64 oracle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flashgen.cli.options import kernel_options, request
+
+if TYPE_CHECKING:
+    from flashgen.runtime.dispatch import Attention
+    from flashgen.verification import VerificationReport
+
+
+@click.command()
+@kernel_options
+@click.option("--loader", default="auto", show_default=True, metavar="NAME", help="How to load it: auto, ctypes.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the random values.")
+def verify(as_json: bool, loader: str, seed: int, **options: Any) -> None:
+    """Check a kernel against float64 on many shapes and hostile values; exit code 5 if it fails.
+
+    \b
+    Example:
+      flashgen verify --d 64 --sram 96KB
+      flashgen verify --d 40 --dtype bf16 --causal top_left
+    """
+    import flashgen
+    from flashgen.cli.output import print_json
+
+    attn = flashgen.build(**request(options), loader=loader)
+    report = run_verification(attn, seed=seed, show_progress=not as_json)
+    if as_json:
+        print_json(report_json(report))
+    else:
+        click.echo(f"{attn.source.filename}")
+        print_report(report)
+    exit_unless_passed(report)
+
+
+def run_verification(attn: Attention, *, seed: int = 0, show_progress: bool = True) -> VerificationReport:
+    """Runs every case, with a progress bar on a terminal."""
+    from rich.progress import Progress
+
+    from flashgen.cli.output import console
+    from flashgen.verification import cases_for
+    from flashgen.verification import verify as run_cases
+
+    cases = cases_for(attn.spec)
+    out = console()
+    with Progress(console=out, transient=True, disable=not (show_progress and out.is_terminal)) as bar:
+        task = bar.add_task("verifying", total=len(cases))
+        return run_cases(attn, attn.spec, cases=cases, seed=seed, progress=lambda row: bar.advance(task))
+
+
+def report_json(report: VerificationReport) -> dict[str, Any]:
+    """The report as JSON; the keys are stable and documented in docs/cli.md."""
+    return report.as_dict()
+
+
+def print_report(report: VerificationReport) -> None:
+    """Prints the worst case, and every failure with its reason."""
+    from flashgen.cli.output import console
+
+    out, worst = console(), report.worst
+    verdict = "[green]passed[/]" if report.passed else "[red]FAILED[/]"
+    failed = f", {len(report.failures)} of them wrong" if report.failures else ""
+    out.print(f"verified  {verdict}: {report.cases} cases against float64{failed}")
+    if worst is not None:
+        out.print(
+            f"          worst case {worst.name}: max error {worst.max_abs_error:.2e}, rms {worst.rms_error:.2e}, "
+            f"tolerance {worst.tolerance:.2e}"
+        )
+    for row in report.failures[:10]:
+        out.print(f"          {row.name}: {row.reason}")
+
+
+def exit_unless_passed(report: VerificationReport | None) -> None:
+    """Leaves with exit code 5 if there is a report and it failed."""
+    if report is not None and not report.passed:
+        from flashgen.errors import VerificationError
+
+        raise VerificationError(f"{len(report.failures)} of {report.cases} cases are outside the tolerance.")
