@@ -58,8 +58,9 @@ def attention_reference(
     IEEE arithmetic has it; one that it does not see, in K or V, leaves it alone.
 
     Args:
-        q, k, v: (B, Hq, Sq, d), (B, Hkv, Sk, d), (B, Hkv, Sk, dv), of any float type. Query head h
-            uses key and value head h // (Hq / Hkv).
+        q: (B, Hq, Sq, d), of any float type.
+        k: (B, Hkv, Sk, d); query head h uses key and value head h // (Hq / Hkv).
+        v: (B, Hkv, Sk, dv).
         causal: the mask.
         softmax_scale: factor of q.k; None for 1 / sqrt(d).
         seqlens_k: (B,) valid keys of each batch entry; None for all.
@@ -81,7 +82,7 @@ def attention_reference(
 
 def softmax(s: Float64) -> tuple[Float64, Float64]:
     """Row softmax of logits and their log-sum-exp; a row of only -inf gives weights 0 and lse -inf."""
-    row_max = np.max(s, axis=-1, initial=-np.inf)
+    row_max: Array = np.max(s, axis=-1, initial=-np.inf)
     shift = np.where(row_max == -np.inf, 0.0, row_max)  # never (-inf) - (-inf)
     p = np.exp(s - shift[..., None])
     row_sum = p.sum(axis=-1)
@@ -92,7 +93,7 @@ def softmax(s: Float64) -> tuple[Float64, Float64]:
 
 def weighted_rows(p: Array, v: Array, visible: Bools) -> Array:
     """P V, where a non-finite row of V counts only for the rows of P that see it (no 0 * NaN)."""
-    bad = ~np.isfinite(v).all(axis=-1)
+    bad: Bools = np.logical_not(np.isfinite(v).all(axis=-1))
     out: Array = p @ np.where(bad[:, None], v.dtype.type(0), v)
     for i in np.flatnonzero((visible & bad).any(axis=-1)):
         out[i] = p[i, visible[i]] @ v[visible[i]]
@@ -105,8 +106,10 @@ def merge(out_a: Array, lse_a: Array, out_b: Array, lse_b: Array) -> tuple[Float
     An empty set (out 0, lse -inf) changes nothing, and two empty sets stay empty.
 
     Args:
-        out_a, out_b: (..., dv) partial outputs.
-        lse_a, lse_b: (...) their log-sum-exps.
+        out_a: (..., dv) output over the first set.
+        lse_a: (...) its log-sum-exp.
+        out_b: (..., dv) output over the second set.
+        lse_b: (...) its log-sum-exp.
     """
     a, b = lse_a.astype(np.float64), lse_b.astype(np.float64)
     larger = np.maximum(a, b)

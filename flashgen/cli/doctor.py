@@ -21,6 +21,7 @@ def doctor(as_json: bool) -> None:
     Example:
       flashgen doctor
     """
+    from rich.markup import escape
     from rich.table import Table
 
     from flashgen.cli.output import console, print_json
@@ -34,8 +35,8 @@ def doctor(as_json: bool) -> None:
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         for finding in findings:
             mark = "[green]yes[/]" if finding.found else "[red]NO[/]" if finding.needed else "[yellow]no[/]"
-            fix = f"\n[bold]{finding.fix}[/]" if finding.fix else ""
-            table.add_row(mark, finding.what, finding.detail + fix)
+            fix = f"\n[bold]{escape(finding.fix)}[/]" if finding.fix else ""
+            table.add_row(mark, finding.what, escape(finding.detail) + fix)
         console().print(table)
         click.echo("Ready: kernels can be built and run on this CPU." if usable else "Not ready: see NO above.")
     if not usable:

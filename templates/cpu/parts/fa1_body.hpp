@@ -15,14 +15,6 @@ struct HeadState {
   Compute* m;  // (seqlen_q,)
 };
 
-// e^(x - reference) where the reference is a maximum, so the result is at most 1. A maximum of -inf
-// means that nothing has been seen: then every weight is 0, and (-inf) - (-inf) never happens. A NaN
-// stays a NaN, so that it shows in its row.
-inline Compute exp_below(Compute x, Compute reference) {
-  if (reference == -kInfinity) return std::isnan(x) ? x : Compute(0);
-  return std::exp(x - reference);
-}
-
 inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Algorithm 1, line 6: load K_j, V_j from HBM. Rows past `rows` hold no key and become zeros.
@@ -47,19 +39,19 @@ inline void load_q(Tiles& tile, const Element* q, const HeadState& hbm, const At
   }
 }
 
-// Algorithm 1, line 9: S_ij = scale * Q_i K_j^T, one row. Keys that the row may not see get -inf.
-inline void compute_scores(Tiles& tile, int64_t r, int64_t visible, Compute scale) {
+// Algorithm 1, line 9: S_ij = Q_i K_j^T, one row (for the scale, see above). Only its first `visible`
+// keys are used afterwards.
+inline void compute_scores(Tiles& tile, int64_t r, const Scale& scale) {
   Compute* s = tile.s[r];
   for (int64_t c = 0; c < kBc; ++c) s[c] = 0;
   for (int64_t x = 0; x < kHeadDim; ++x) {
-    const Compute q = tile.q[r][x];
+    const Compute q = scale.sign * tile.q[r][x];
     for (int64_t c = 0; c < kBc; ++c) s[c] += q * tile.k_transposed[x][c];
   }
-  for (int64_t c = 0; c < kBc; ++c) s[c] = c < visible ? scale * s[c] : -kInfinity;
 }
 
 // Algorithm 1, lines 10 to 13, one row; only its first `visible` keys take part.
-inline void update_row(Tiles& tile, int64_t r, int64_t visible) {
+inline void update_row(Tiles& tile, int64_t r, int64_t visible, const Scale& scale) {
   Compute* p = tile.s[r];
 
   // line 10: m~ = rowmax(S_ij), P~ = exp(S_ij - m~), l~ = rowsum(P~)
@@ -67,14 +59,14 @@ inline void update_row(Tiles& tile, int64_t r, int64_t visible) {
   for (int64_t c = 0; c < visible; ++c) m_tilde = p[c] > m_tilde ? p[c] : m_tilde;
   Compute l_tilde = 0;
   for (int64_t c = 0; c < visible; ++c) {
-    p[c] = exp_below(p[c], m_tilde);
+    p[c] = scale.exp_below(p[c], m_tilde);
     l_tilde += p[c];
   }
 
   // line 11: m_new = max(m_i, m~), l_new = e^(m_i - m_new) l_i + e^(m~ - m_new) l~
   const Compute m_new = tile.m[r] > m_tilde ? tile.m[r] : m_tilde;
-  const Compute old_weight = exp_below(tile.m[r], m_new) * tile.l[r];
-  const Compute new_weight = exp_below(m_tilde, m_new);
+  const Compute old_weight = scale.exp_below(tile.m[r], m_new) * tile.l[r];
+  const Compute new_weight = scale.exp_below(m_tilde, m_new);
   const Compute l_new = old_weight + new_weight * l_tilde;
 
   // line 12: O_i <- diag(l_new)^-1 ( diag(l_i) e^(m_i - m_new) O_i + e^(m~ - m_new) P~_ij V_j )
@@ -100,10 +92,11 @@ inline void store_state(const Tiles& tile, const HeadState& hbm, int64_t row0, i
 }
 
 // Algorithm 1, line 16: return O, and LSE_i = m_i + ln(l_i) where it is wanted.
-inline void write_result(const AttentionArgs& args, const HeadState& hbm, Element* out, Compute* lse) {
+inline void write_result(const AttentionArgs& args, const HeadState& hbm, const Scale& scale, Element* out,
+                         Compute* lse) {
   for (int64_t i = 0; i < args.seqlen_q; ++i) {
     for (int64_t x = 0; x < kHeadDimV; ++x) out[i * args.out_stride[2] + x] = to_element(hbm.o[i * kHeadDimV + x]);
-    if (lse != nullptr) lse[i] = hbm.l[i] == 0 ? -kInfinity : hbm.m[i] + std::log(hbm.l[i]);
+    if (lse != nullptr) lse[i] = scale.log_sum_exp(hbm.m[i], hbm.l[i]);
   }
 }
 
@@ -117,6 +110,8 @@ int64_t attend_head(const AttentionArgs& args, int64_t task) {
   const Element* v = static_cast<const Element*>(args.v) + b * args.v_stride[0] + h_kv * args.v_stride[1];
   Element* out = static_cast<Element*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1];
   Compute* lse = args.lse != nullptr ? static_cast<Compute*>(args.lse) + task * seqlen_q : nullptr;
+
+  const Scale scale(args.softmax_scale);
 
   const size_t state_bytes = static_cast<size_t>(seqlen_q * (kHeadDimV + 2)) * sizeof(Compute);
   void* memory = workspace.reserve(sizeof(Tiles) + state_bytes);
@@ -139,12 +134,12 @@ int64_t attend_head(const AttentionArgs& args, int64_t task) {
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t visible = min_of(kBc, visible_keys(row0 + r, seqlen_q, num_valid) - key0);
         if (visible <= 0) continue;  // this row sees none of these keys and stays as it is
-        compute_scores(tile, r, visible, static_cast<Compute>(args.softmax_scale));
-        update_row(tile, r, visible);
+        compute_scores(tile, r, scale);
+        update_row(tile, r, visible, scale);
       }
       store_state(tile, hbm, row0, rows);
     }                                                           // line 14
   }                                                             // line 15
-  write_result(args, hbm, out, lse);
+  write_result(args, hbm, scale, out, lse);
   return kOk;
 }

@@ -20,8 +20,8 @@ struct Head {
 
 inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Pass 1: read Q and K, write S = scale * Q K^T. Keys that a row may not see get -inf.
-void write_scores(Tiles& tile, const Head& head, Compute scale, Compute* s_memory) {
+// Pass 1: read Q and K, write S = Q K^T (for the scale, see above).
+void write_scores(Tiles& tile, const Head& head, const Scale& scale, Compute* s_memory) {
   for (int64_t key0 = 0; key0 < head.num_valid; key0 += kBc) {
     const int64_t keys = min_of(kBc, head.num_valid - key0);
     for (int64_t c = 0; c < kBc; ++c)
@@ -30,14 +30,14 @@ void write_scores(Tiles& tile, const Head& head, Compute scale, Compute* s_memor
     for (int64_t row0 = 0; row0 < head.seqlen_q; row0 += kBr) {
       const int64_t rows = min_of(kBr, head.seqlen_q - row0);
       for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t x = 0; x < kHeadDim; ++x) tile.q[r][x] = to_compute(head.q[(row0 + r) * head.q_row + x]);
+        const Element* q = head.q + (row0 + r) * head.q_row;
+        for (int64_t x = 0; x < kHeadDim; ++x) tile.q[r][x] = scale.sign * to_compute(q[x]);
         Compute* s = tile.s[r];
         for (int64_t c = 0; c < kBc; ++c) s[c] = 0;
         for (int64_t x = 0; x < kHeadDim; ++x)
           for (int64_t c = 0; c < kBc; ++c) s[c] += tile.q[r][x] * tile.k_transposed[x][c];
-        const int64_t visible = visible_keys(row0 + r, head.seqlen_q, head.num_valid) - key0;
         Compute* s_row = s_memory + (row0 + r) * head.num_valid + key0;
-        for (int64_t c = 0; c < keys; ++c) s_row[c] = c < visible ? scale * s[c] : -kInfinity;
+        for (int64_t c = 0; c < keys; ++c) s_row[c] = s[c];
       }
     }
   }
@@ -45,22 +45,25 @@ void write_scores(Tiles& tile, const Head& head, Compute scale, Compute* s_memor
 
 // Pass 2: read S, write P = softmax(S) by rows, in the numerically stable form. A row that sees no key
 // has P = 0 and LSE = -inf.
-void write_probabilities(const Head& head, const Compute* s_memory, Compute* p_memory) {
+void write_probabilities(const Head& head, const Scale& scale, const Compute* s_memory, Compute* p_memory) {
   for (int64_t i = 0; i < head.seqlen_q; ++i) {
     const Compute* s = s_memory + i * head.num_valid;
     Compute* p = p_memory + i * head.num_valid;
     const int64_t visible = visible_keys(i, head.seqlen_q, head.num_valid);
     Compute row_max = -kInfinity;
     for (int64_t c = 0; c < visible; ++c) row_max = s[c] > row_max ? s[c] : row_max;
-    const Compute reference = row_max == -kInfinity ? Compute(0) : row_max;  // never (-inf) - (-inf)
     Compute row_sum = 0;
-    for (int64_t c = 0; c < visible; ++c) {
-      p[c] = std::exp(s[c] - reference);
-      row_sum += p[c];
+    for (int64_t key0 = 0; key0 < visible; key0 += kBc) {  // by blocks, for the rounding of a long sum
+      Compute block_sum = 0;
+      for (int64_t c = key0; c < min_of(key0 + kBc, visible); ++c) {
+        p[c] = scale.exp_below(s[c], row_max);
+        block_sum += p[c];
+      }
+      row_sum += block_sum;
     }
     const Compute inverse = row_sum == 0 ? Compute(0) : 1 / row_sum;
     for (int64_t c = 0; c < head.num_valid; ++c) p[c] = c < visible ? p[c] * inverse : Compute(0);
-    if (head.lse != nullptr) head.lse[i] = row_sum == 0 ? -kInfinity : row_max + std::log(row_sum);
+    if (head.lse != nullptr) head.lse[i] = scale.log_sum_exp(row_max, row_sum);
   }
 }
 
@@ -77,8 +80,10 @@ void write_output(Tiles& tile, const Head& head, const Compute* p_memory) {
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t visible = min_of(keys, visible_keys(row0 + r, head.seqlen_q, head.num_valid) - key0);
         for (int64_t c = 0; c < visible; ++c) tile.s[r][c] = p_memory[(row0 + r) * head.num_valid + key0 + c];
+        Compute pv[kHeadDimV] = {};
         for (int64_t c = 0; c < visible; ++c)
-          for (int64_t x = 0; x < kHeadDimV; ++x) tile.o[r][x] += tile.s[r][c] * tile.v[c][x];
+          for (int64_t x = 0; x < kHeadDimV; ++x) pv[x] += tile.s[r][c] * tile.v[c][x];
+        for (int64_t x = 0; x < kHeadDimV; ++x) tile.o[r][x] += pv[x];
       }
     }
     for (int64_t r = 0; r < rows; ++r)
@@ -106,8 +111,9 @@ int64_t attend_head(const AttentionArgs& args, int64_t task) {
   Compute* s_memory = reinterpret_cast<Compute*>(&tile + 1);
   Compute* p_memory = s_memory + scores;
 
-  write_scores(tile, head, static_cast<Compute>(args.softmax_scale), s_memory);
-  write_probabilities(head, s_memory, p_memory);
+  const Scale scale(args.softmax_scale);
+  write_scores(tile, head, scale, s_memory);
+  write_probabilities(head, scale, s_memory, p_memory);
   write_output(tile, head, p_memory);
   std::free(memory);
   return kOk;
