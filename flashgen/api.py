@@ -6,11 +6,11 @@ import threading
 from collections.abc import Hashable
 from typing import Any
 
-from flashgen.families import serving
+from flashgen.families import family_named, serving
 from flashgen.pipeline import build_kernel, load_kernel, loader_for
 from flashgen.runtime.arguments import expected_error
 from flashgen.runtime.device import limits_of, resolve_target
-from flashgen.runtime.dispatch import GENERAL, Attention
+from flashgen.runtime.dispatch import GENERAL, SMALL, SMALL_ROWS, Attention
 from flashgen.runtime.kernel import CompiledKernel, Problem
 from flashgen.runtime.tensors import framework_of
 from flashgen.spec import AttentionSpec, CausalArgument, make_spec
@@ -153,14 +153,30 @@ def _build(
     bc: int | None,
     loader: str,
 ) -> Attention:
-    general = _plan(spec, target, algorithm, sram, br, bc)
-    classes = {GENERAL: general}
+    plans = {GENERAL: _plan(spec, target, algorithm, sram, br, bc)}
+    if br is None and bc is None:
+        plans |= _small_plan(plans[GENERAL], spec, target)
     chosen_loader = loader_for(target, loader)
 
     def kernel_of(shape_class: str) -> CompiledKernel:
-        return load_kernel(build_kernel(spec, classes[shape_class], target), chosen_loader)
+        return load_kernel(build_kernel(spec, plans[shape_class], target), chosen_loader)
 
     def classify(problem: Problem) -> str:
-        return GENERAL
+        return SMALL if SMALL in plans and problem.seqlen_q <= SMALL_ROWS else GENERAL
 
     return Attention(spec, target, classify, kernel_of)
+
+
+def _small_plan(general: TilePlan, spec: AttentionSpec, target: Target) -> dict[str, TilePlan]:
+    """The plan for short sequences, where the family has a tile for them that the budget allows."""
+    family = family_named(general.family)
+    tile = family.small_tile(spec, target)
+    if tile is None:
+        return {}
+    br, bc = tile
+    knobs = family.knobs(spec, target, br, bc)
+    footprint = family.footprint(spec, br, bc, knobs)
+    if footprint.total >= general.footprint.total:
+        return {}
+    trail = (f"small: {family.name} uses a {br} x {bc} tile for up to {SMALL_ROWS} query rows",)
+    return {SMALL: TilePlan(family.name, br, bc, knobs, footprint, "default", trail, general.sram_bytes, general.rule)}

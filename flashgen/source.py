@@ -1,4 +1,4 @@
-"""KernelSource: one rendered, self-contained source file."""
+"""Sources: a rendered kernel, and host code that serves kernels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,53 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from flashgen.spec import AttentionSpec, Causal
 from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
 
 SUFFIXES = {"c++": ".cpp", "cuda": ".cu"}
+
+
+class Source(Protocol):
+    """What a toolchain compiles: the text of one file, and what it is."""
+
+    @property
+    def text(self) -> str:
+        """The whole file."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """``c++`` or ``cuda``."""
+        ...
+
+    @property
+    def entry(self) -> str:
+        """The symbol to call or launch."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """The machine to compile for."""
+        ...
+
+    @property
+    def filename(self) -> str:
+        """A readable name for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostSource:
+    """Host code that is no kernel but is built and cached like one: a probe, an interpreter."""
+
+    text: str
+    entry: str
+    target: Target
+    filename: str
+    language: str = "c++"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import sys
 import click
 
 from flashgen import __version__
+from flashgen.cli.bench import bench
 from flashgen.cli.build import build
 from flashgen.cli.cache import cache
 from flashgen.cli.doctor import doctor
@@ -52,5 +53,5 @@ def main() -> None:
     configure()
 
 
-for command in (plan, build, run, verify, show, cache, doctor):
+for command in (plan, build, run, verify, bench, show, cache, doctor):
     main.add_command(command)

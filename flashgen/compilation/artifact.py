@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from flashgen.source import KernelSource
+from flashgen.source import Source
 from flashgen.target import Target
 
 
@@ -65,6 +65,6 @@ class Toolchain(Protocol):
         """Every flag that compiling for the target passes. Part of the artifact's key."""
         ...
 
-    def compile(self, source: KernelSource, workdir: Path) -> Compiled:
+    def compile(self, source: Source, workdir: Path) -> Compiled:
         """Compiles in ``workdir``, an empty directory that the caller removes."""
         ...

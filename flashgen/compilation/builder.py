@@ -7,10 +7,10 @@ from flashgen.compilation.cache import open_store, private_store
 from flashgen.compilation.key import artifact_key
 from flashgen.compilation.store import Store
 from flashgen.log import warn_once
-from flashgen.source import KernelSource
+from flashgen.source import Source
 
 
-def build(source: KernelSource, toolchain: Toolchain, store: Store | None = None) -> Artifact:
+def build(source: Source, toolchain: Toolchain, store: Store | None = None) -> Artifact:
     """Compiles a source, or finds it compiled.
 
     However many processes and threads ask for the same key at once, one of them compiles.
@@ -33,7 +33,7 @@ def build(source: KernelSource, toolchain: Toolchain, store: Store | None = None
 
 
 def _build_locked(
-    source: KernelSource, toolchain: Toolchain, identity: tuple[tuple[str, str], ...], key: str, store: Store
+    source: Source, toolchain: Toolchain, identity: tuple[tuple[str, str], ...], key: str, store: Store
 ) -> Artifact:
     with store.locked(key):
         found = store.get(key)  # another may have built it while we waited

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from flashgen.errors import CompileError
-from flashgen.source import KernelSource
+from flashgen.source import Source
 
 _FIRST_LINES = 6
 
 
-def compile_error(source: KernelSource, log: str, command: str, status: int) -> CompileError:
+def compile_error(source: Source, log: str, command: str, status: int) -> CompileError:
     """Makes the CompileError for a failed compilation."""
     lines = [line for line in log.splitlines() if line.strip()]
     head = "\n".join(f"  {line}" for line in lines[:_FIRST_LINES]) or f"  (no output, status {status})"
@@ -22,7 +22,7 @@ def compile_error(source: KernelSource, log: str, command: str, status: int) -> 
     return CompileError(message, log=log, command=command, excerpt=excerpt)
 
 
-def numbered_excerpt(source: KernelSource, log: str, context: int = 2) -> str:
+def numbered_excerpt(source: Source, log: str, context: int = 2) -> str:
     """The numbered source lines around the first ``file:line`` or ``file(line)`` of the log that fits."""
     stem = re.escape(source.filename)
     match = re.search(rf"{stem}[:(](\d+)", log) or re.search(r"\((\d+)\): error", log)

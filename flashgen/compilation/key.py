@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from flashgen.source import KernelSource
+from flashgen.source import Source
 
 SCHEMA = "1"
 
 
-def artifact_key(source: KernelSource, flags: Iterable[str], toolchain: Iterable[tuple[str, str]]) -> str:
+def artifact_key(source: Source, flags: Iterable[str], toolchain: Iterable[tuple[str, str]]) -> str:
     """SHA-256 over labelled, length-prefixed fields, in hex.
 
     Paths, times and the order of sets and dicts never enter. Labels and lengths keep two different

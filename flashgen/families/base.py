@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from flashgen.launch_plan import LaunchPlan
 from flashgen.spec import AttentionSpec
 from flashgen.target import DeviceLimits, Target
 from flashgen.tile_plan import Footprint, NoKnobs, TilePlan
@@ -90,6 +91,18 @@ class Family(ABC):
     @abstractmethod
     def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
         """What the template needs beyond spec, plan and target."""
+
+    def launch_plan(self, spec: AttentionSpec, plan: TilePlan) -> LaunchPlan:
+        """How a rendered CUDA kernel is launched. CPU kernels are called, so they have none."""
+        raise NotImplementedError(f"{self.name} is not launched")
+
+    def workspace_bytes(self, spec: AttentionSpec, plan: TilePlan, seqlen_q: int, seqlen_k: int) -> int:
+        """Memory that one thread (CPU) or block (CUDA) needs beyond inputs and outputs."""
+        return plan.footprint.total
+
+    def small_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int] | None:
+        """(br, bc) of a second kernel for short sequences, or None if one kernel serves all lengths."""
+        return None
 
     def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
         """Tiles worth measuring when tuning: all legal ones that fit the device."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from flashgen.families.cpu_common import PlainCpuFamily
 from flashgen.spec import AttentionSpec
-from flashgen.tile_plan import Footprint
+from flashgen.tile_plan import Footprint, TilePlan
 
 
 class CpuFa1(PlainCpuFamily):
@@ -31,3 +31,7 @@ class CpuFa1(PlainCpuFamily):
             ("S", br * bc * size),
             ("l,m", 2 * br * size),
         ))  # fmt: skip
+
+    def workspace_bytes(self, spec: AttentionSpec, plan: TilePlan, seqlen_q: int, seqlen_k: int) -> int:
+        """The tiles, and O, l and m of one head in memory (line 2)."""
+        return plan.footprint.total + seqlen_q * (spec.head_dim_v + 2) * spec.dtype.compute_size

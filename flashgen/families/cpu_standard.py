@@ -9,7 +9,7 @@ from typing import Any
 
 from flashgen.families.cpu_common import PlainCpuFamily
 from flashgen.spec import AttentionSpec
-from flashgen.tile_plan import Footprint
+from flashgen.tile_plan import Footprint, TilePlan
 
 
 class CpuStandard(PlainCpuFamily):
@@ -28,3 +28,7 @@ class CpuStandard(PlainCpuFamily):
             ("O", br * spec.head_dim_v * size),
             ("S", br * bc * size),
         ))  # fmt: skip
+
+    def workspace_bytes(self, spec: AttentionSpec, plan: TilePlan, seqlen_q: int, seqlen_k: int) -> int:
+        """The blocks, and S and P of one head in memory."""
+        return plan.footprint.total + 2 * seqlen_q * seqlen_k * spec.dtype.compute_size

@@ -20,6 +20,8 @@ from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
 
 GENERAL = "prefill"
+SMALL = "small"
+SMALL_ROWS = 64  # up to so many query rows a call is of the class SMALL
 _MAX_REMEMBERED = 4096
 
 
@@ -101,11 +103,15 @@ class Attention:
         framework = framework_of(q, "q")
         try:
             key: Hashable = (layout, framework.signature(q), framework.signature(k), framework.signature(v))
-            bound = self._bound.get(key) if out is None else None
-        except (AttributeError, TypeError):  # k or v is not of q's library, or layout is no string
+            if out is not None:
+                key = (key, framework.signature(out))
+            bound = self._bound.get(key)
+        except (AttributeError, TypeError, RuntimeError):  # not of q's library, or of a kind without strides
             key, bound = (), None
         if bound is None:
             bound = self._bind(key, framework, q, k, v, out, layout)
+        if out is not None:
+            _refuse_out(framework, out, q, k, v)
         if framework.tracks_gradient(q, k, v):
             raise _needs_no_grad()
         scale = self._default_scale if softmax_scale is None else _finite(softmax_scale)
@@ -186,12 +192,9 @@ class Attention:
         empty = 0 in (problem.batch, problem.num_heads, problem.seqlen_q, problem.seqlen_k)
         launch = None if empty else self._kernel(self._classify(problem)).executable.prepare(problem)
         bound = _Bound(framework, checked, launch, any(checked.copies))
-        if out is None:
-            if len(self._bound) >= _MAX_REMEMBERED:
-                self._bound.clear()
-            self._bound[key] = bound
-        else:
-            _refuse_overlap(framework, tensors)
+        if len(self._bound) >= _MAX_REMEMBERED:
+            self._bound.clear()
+        self._bound[key] = bound
         return bound
 
     def _kernel(self, shape_class: str) -> CompiledKernel:
@@ -204,10 +207,13 @@ class Attention:
         return kernel
 
 
-def _refuse_overlap(framework: Framework, tensors: Mapping[str, Any]) -> None:
-    begin, end = framework.extent(tensors["out"])
-    for name in ("q", "k", "v"):
-        first, last = framework.extent(tensors[name])
+def _refuse_out(framework: Framework, out: Any, *inputs: Any) -> None:
+    """What no signature tells: whether ``out`` may be written, and whether it lies on an input."""
+    if not framework.writable(out):
+        raise expected_error("out", "writable", "read-only")
+    begin, end = framework.extent(out)
+    for name, x in zip(("q", "k", "v"), inputs, strict=True):
+        first, last = framework.extent(x)
         if first < end and begin < last:
             raise expected_error("out", "apart from its inputs in memory", f"overlapping {name}")
 

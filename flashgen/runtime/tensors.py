@@ -99,8 +99,8 @@ class NumpyFramework:
     name = "numpy"
 
     def signature(self, x: np.ndarray) -> Hashable:
-        """Shape, strides, dtype and alignment."""
-        return x.shape, x.strides, x.dtype, x.flags.aligned
+        """Class (masked arrays are refused), shape, strides, dtype and alignment."""
+        return type(x), x.shape, x.strides, x.dtype, x.flags.aligned
 
     def pointer(self, x: np.ndarray) -> int:
         """Address of the first element."""

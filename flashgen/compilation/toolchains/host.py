@@ -17,7 +17,7 @@ from flashgen.compilation.artifact import Compiled
 from flashgen.compilation.diagnostics import compile_error
 from flashgen.errors import ToolchainError
 from flashgen.settings import read_settings
-from flashgen.source import KernelSource
+from flashgen.source import Source
 from flashgen.target import Target
 
 # -ffast-math is never used: it would break the -inf of masks and turn on flush-to-zero in the process.
@@ -72,7 +72,7 @@ class HostToolchain:
         extra = ("-fno-gnu-unique",) if find_compiler().family == "gcc" else ()
         return (*_FLAGS, *_ARCH_FLAGS[target.arch], *extra)
 
-    def compile(self, source: KernelSource, workdir: Path) -> Compiled:
+    def compile(self, source: Source, workdir: Path) -> Compiled:
         """Compiles one source to ``{"so": bytes}``."""
         compiler = find_compiler()
         _check_machine(compiler, source.target)

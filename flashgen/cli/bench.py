@@ -1,0 +1,144 @@
+"""`flashgen bench`: how fast, beside what, and how near to the machine's peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from flashgen.cli.options import DTYPES, causal_option, json_option
+
+if TYPE_CHECKING:
+    from flashgen.measure.bench import BenchResult
+
+ALGORITHMS = ("standard", "fa1", "fa2")
+
+
+class _List(click.ParamType[list[str] | list[int]]):
+    """A comma-separated list of choices or of positive whole numbers."""
+
+    name = "list"
+
+    def __init__(self, choices: tuple[str, ...] | None = None) -> None:
+        self.choices = choices
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        items = [item.strip() for item in str(value).split(",") if item.strip()]
+        for item in items:
+            if self.choices is not None and item not in self.choices:
+                self.fail(f"{item!r} is not one of {', '.join(self.choices)}.", param, ctx)
+            if self.choices is None and not (item.isdecimal() and int(item) > 0):
+                self.fail(f"{item!r} is not a positive whole number.", param, ctx)
+        if not items:
+            self.fail("the list is empty.", param, ctx)
+        return items if self.choices is not None else [int(item) for item in items]
+
+
+@click.command()
+@click.option("--n", "lengths", default="512,2048", show_default=True, type=_List(), help="Sequence lengths.")
+@click.option("--d", default=64, show_default=True, type=click.IntRange(1, 512), help="Head dim.")
+@click.option("--heads", default=8, show_default=True, type=click.IntRange(min=1), help="Query heads.")
+@click.option("--heads-kv", type=click.IntRange(min=1), help="Key and value heads. Default: as many.")
+@click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Batch size.")
+@click.option("--dtype", "dtypes", default="fp32", show_default=True, type=_List(DTYPES), help="Element types.")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    default="standard,fa1,fa2",
+    show_default=True,
+    type=_List(ALGORITHMS),
+    help="What to time.",
+)
+@causal_option
+@click.option("--target", default="cpu", show_default=True, metavar="TARGET", help="A CPU target that runs here.")
+@click.option("--rounds", default=11, show_default=True, type=click.IntRange(min=1), help="Timed turns of each peer.")
+@json_option
+def bench(
+    lengths: list[int],
+    d: int,
+    heads: int,
+    heads_kv: int | None,
+    batch: int,
+    dtypes: list[str],
+    algorithms: list[str],
+    causal: Literal["bottom_right", "top_left"] | None,
+    target: str,
+    rounds: int,
+    as_json: bool,
+) -> None:
+    """Time the algorithms, with torch's SDPA beside them where torch is installed.
+
+    All peers take turns in one run, each after a pause and an untimed call. The machine's FMA peak is probed
+    in every round, and rounds in which other work disturbed it are discarded.
+
+    \b
+    Example:
+      flashgen bench
+      flashgen bench --n 1024,4096 --dtype fp32,fp16 --algorithm fa2 --causal
+    """
+    from rich.progress import Progress
+
+    from flashgen.cli.output import console, print_json
+    from flashgen.dtypes import parse_dtype
+    from flashgen.measure.bench import bench as run_bench
+    from flashgen.measure.bench import turns
+    from flashgen.measure.workload import Workload
+    from flashgen.spec import parse_causal
+
+    workloads = [
+        Workload(batch, heads, heads_kv or heads, n, d, d, parse_dtype(dtype), parse_causal(causal))
+        for dtype in dtypes
+        for n in lengths
+    ]
+    out = console()
+    with Progress(console=out, transient=True, disable=as_json or not out.is_terminal) as bar:
+        task = bar.add_task("timing", total=turns(workloads, algorithms, rounds))
+        result = run_bench(workloads, algorithms, target=target, rounds=rounds, progress=lambda _: bar.advance(task))
+    if as_json:
+        print_json({"peak_gflops": result.peak_gflops, "rows": [row.as_dict() for row in result.rows]})
+    else:
+        print_bench(result)
+
+
+def print_bench(result: BenchResult) -> None:
+    """Prints the table, and what to know when reading it."""
+    from rich.table import Table
+
+    from flashgen.cli.output import console
+    from flashgen.measure.workload import torch_is_here
+    from flashgen.runtime.device import host_name
+    from flashgen.runtime.openmp import thread_pool
+
+    out = console()
+    threads = thread_pool().max_threads()
+    out.print(f"{host_name()}, {threads} threads, FMA peak {result.peak_gflops:,.0f} GFLOP/s")
+    table = Table()
+    for column in ("B, H, N, d", "dtype", "mask", "kernel"):
+        table.add_column(column)
+    for column in ("median ms", "spread", "GFLOP/s", "of peak", "workspace", "vs SDPA"):
+        table.add_column(column, justify="right")
+    previous = None
+    for row in result.rows:
+        work = row.workload
+        if work != previous:
+            table.add_section()
+        label = (", ".join(map(str, work.shape)), work.dtype.name, work.causal.value)
+        table.add_row(
+            *(label if work != previous else ("", "", "")),
+            row.name,
+            f"{row.timing.median_s * 1e3:.3f}",
+            f"{row.timing.spread:.0%}",
+            f"{row.gflops:.1f}",
+            f"{row.peak_fraction:.0%}",
+            "" if row.workspace_bytes is None else f"{row.workspace_bytes / 1024:,.0f} KiB",
+            "" if row.ratio_to_sdpa is None else f"{row.ratio_to_sdpa:.2f}x",
+        )
+        previous = work
+    out.print(table)
+    discarded = max((row.timing.discarded for row in result.rows), default=0)
+    if discarded:
+        out.print(f"Other work disturbed up to {discarded} rounds of a row; they were discarded.")
+    if not torch_is_here():
+        out.print(
+            "Without torch there is nothing to compare with: pip install 'flashgen\\[torch]', or make demo TORCH=1."
+        )

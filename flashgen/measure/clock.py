@@ -1,0 +1,113 @@
+"""Timing that can be believed on a shared machine.
+
+Thread pools of different libraries spin after a call and steal the cores from whoever is timed next, and
+clocks and neighbours drift. So: peers take turns within one run, each timed call comes after a pause and
+an untimed call, the FMA peak is probed in the same round, rounds in which it sags are discarded (and
+counted), and what is reported is the median.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+PAUSE_SECONDS = 0.04
+DISTURBED_BELOW = 0.85
+_SHORTEST_SECONDS = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long one peer's call takes.
+
+    Attributes:
+        median_s: median seconds of one call over the rounds that count.
+        spread: (third quartile - first quartile) / median.
+        rounds: how many rounds count.
+        discarded: how many were disturbed by foreign load.
+    """
+
+    median_s: float
+    spread: float
+    rounds: int
+    discarded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One interleaved run.
+
+    Attributes:
+        timings: peer -> timing, in the order given.
+        peak_gflops: the machine's FMA rate, median of the rounds that count.
+    """
+
+    timings: dict[str, Timing]
+    peak_gflops: float
+
+
+def compare(
+    peers: dict[str, Callable[[], object]],
+    probe: Callable[[], float],
+    *,
+    rounds: int = 11,
+    pause: float = PAUSE_SECONDS,
+    progress: Callable[[], None] = lambda: None,
+) -> Comparison:
+    """Times peers against each other in one interleaved run.
+
+    Args:
+        peers: name -> call to time.
+        probe: measures the machine's FMA rate.
+        rounds: how often each peer is timed.
+        pause: seconds before each peer's turn, so that the last one's threads stop spinning.
+        progress: called after each peer's turn.
+    """
+    repeats = {name: _repeats(call) for name, call in peers.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in peers}
+    peaks = []
+    for _ in range(rounds):
+        time.sleep(pause)
+        before = probe()
+        for name, call in peers.items():
+            time.sleep(pause)
+            seconds[name].append(_time(call, repeats[name]))
+            progress()
+        time.sleep(pause)
+        peaks.append(min(before, probe()))
+    good = undisturbed(peaks)
+    discarded = rounds - len(good)
+    timings = {name: _timing([all_seconds[i] for i in good], discarded) for name, all_seconds in seconds.items()}
+    return Comparison(timings, statistics.median(peaks[i] for i in good))
+
+
+def undisturbed(peaks: Sequence[float]) -> list[int]:
+    """Rounds whose peak probe is near the best; never none, since the best itself is."""
+    best = max(peaks)
+    return [index for index, peak in enumerate(peaks) if peak >= DISTURBED_BELOW * best]
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    """Calls to time as one, so that the clock's own cost does not show."""
+    elapsed = _time(call, 1)
+    return max(1, round(_SHORTEST_SECONDS / max(elapsed, 1e-7)))
+
+
+def _time(call: Callable[[], object], repeats: int) -> float:
+    call()  # wakes the threads and fills the caches; untimed
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def _timing(seconds: list[float], discarded: int) -> Timing:
+    median = statistics.median(seconds)
+    if len(seconds) < 4:
+        spread = (max(seconds) - min(seconds)) / median
+    else:
+        first, _, third = statistics.quantiles(seconds, n=4)
+        spread = (third - first) / median
+    return Timing(median, spread, len(seconds), discarded)

@@ -1,0 +1,79 @@
+"""The FMA rate that this machine reaches right now: the yardstick of every kernel, and a load meter.
+
+The probe runs in every round of a measurement. A round in which it is far below its best was disturbed
+by somebody else's work, and its rows are worth nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from functools import cache
+
+from flashgen.compilation.builder import build
+from flashgen.compilation.toolchains.host import HostToolchain
+from flashgen.render.environment import environment, templates_dir
+from flashgen.runtime.device import host_target
+from flashgen.runtime.openmp import thread_pool
+from flashgen.source import HostSource
+from flashgen.target import PRESETS
+
+_PROBE_SECONDS = 0.004
+
+
+class PeakProbe:
+    """Measures GFLOP/s of pure FMA work on as many threads as kernels use."""
+
+    def __init__(self, precision: str = "fp32") -> None:
+        """Builds the probe.
+
+        Args:
+            precision: ``fp32`` or ``fp64``, what the kernels under test compute in.
+        """
+        self._function = getattr(_library(), f"flashgen_peak_probe_{precision}")
+        self._function.restype = ctypes.c_int64
+        self._function.argtypes = [ctypes.c_int64, ctypes.c_void_p]
+        self._iterations = self._calibrate()
+
+    def measure(self) -> float:
+        """GFLOP/s of all threads together, over a few milliseconds."""
+        threads = thread_pool().max_threads()
+        flops = [0] * threads
+        ready = threading.Barrier(threads + 1)
+
+        def work(index: int) -> None:
+            result = ctypes.c_double()
+            ready.wait()
+            flops[index] = self._function(self._iterations, ctypes.addressof(result))
+
+        workers = [threading.Thread(target=work, args=(index,)) for index in range(threads)]
+        for worker in workers:
+            worker.start()
+        ready.wait()
+        start = time.perf_counter()
+        for worker in workers:
+            worker.join()
+        return sum(flops) / (time.perf_counter() - start) / 1e9
+
+    def _calibrate(self) -> int:
+        """Iterations that take about `_PROBE_SECONDS` on one thread (ctypes lets the others run)."""
+        result, iterations = ctypes.c_double(), 1000
+        while True:
+            start = time.perf_counter()
+            self._function(iterations, ctypes.addressof(result))
+            elapsed = time.perf_counter() - start
+            if elapsed > _PROBE_SECONDS / 4:
+                return max(1, int(iterations * _PROBE_SECONDS / elapsed))
+            iterations *= 4
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    target = host_target()
+    limits = PRESETS[target]
+    chains = 24 if limits.simd_registers == 32 else 12
+    template = environment(templates_dir()).get_template("cpu/peak_probe.cpp.j2")
+    text = template.render(target=target, simd_bytes=limits.simd_bytes, chains=chains)
+    source = HostSource(text, "flashgen_peak_probe_fp32", target, f"peak_probe_{target.arch}.cpp")
+    return ctypes.CDLL(str(build(source, HostToolchain()).path))

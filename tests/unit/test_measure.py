@@ -1,0 +1,113 @@
+"""The benchmark's arithmetic and hygiene. No test here depends on how fast anything is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flashgen.dtypes import ALL, BF16, FP32
+from flashgen.measure import clock
+from flashgen.measure.bench import bench, turns
+from flashgen.measure.clock import compare, undisturbed
+from flashgen.measure.peak import PeakProbe
+from flashgen.measure.workload import Workload, to_torch
+from flashgen.spec import Causal
+
+
+def workload(**changes: object) -> Workload:
+    sizes = {
+        "batch": 2,
+        "heads": 4,
+        "heads_kv": 2,
+        "seqlen": 10,
+        "d": 8,
+        "d_v": 8,
+        "dtype": FP32,
+        "causal": Causal.NONE,
+    }
+    return Workload(**(sizes | changes))  # type: ignore[arg-type]
+
+
+def test_flops_follow_the_fields_convention():
+    assert workload().flops == 4 * 2 * 4 * 8 * 10 * 10
+    assert workload(causal=Causal.TOP_LEFT).flops == 4 * 2 * 4 * 8 * (10 * 11 // 2)
+    assert workload(d_v=16).flops == 2 * 2 * 4 * (8 + 16) * 100
+
+
+@pytest.mark.parametrize("dtype", ALL)
+def test_inputs_have_the_shapes_and_the_type_asked_for_and_repeat(dtype):
+    q, k, v = workload(dtype=dtype, d_v=5).inputs()
+    assert (q.shape, k.shape, v.shape) == ((2, 4, 10, 8), (2, 2, 10, 8), (2, 2, 10, 5))
+    assert {x.dtype for x in (q, k, v)} == {dtype.numpy()}
+    assert np.array_equal(q, workload(dtype=dtype, d_v=5).inputs()[0])
+
+
+def test_bf16_reaches_torch_as_the_same_bits():
+    pytest.importorskip("torch")
+    q = workload(dtype=BF16).inputs()[0]
+    assert np.array_equal(to_torch(q).float().numpy(), q.astype(np.float32))
+
+
+def test_rounds_in_which_the_peak_sags_are_discarded_and_counted(monkeypatch):
+    assert undisturbed([500, 510, 300, 505]) == [0, 1, 3]
+    assert undisturbed([7]) == [0]
+    now = [0.0]
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
+    slow_from = [False]
+    calls = {"fast": 0, "slow": 0}
+
+    def peer(name: str, seconds: float):
+        def call() -> None:
+            calls[name] += 1
+            now[0] += seconds * (10 if slow_from[0] else 1)
+
+        return call
+
+    probes = iter([100, 100, 100, 50, 100, 100, 100, 100])  # two for each round; the second round sags
+
+    def probe() -> float:
+        value = next(probes)
+        slow_from[0] = value < 100
+        return value
+
+    result = compare({"fast": peer("fast", 0.5), "slow": peer("slow", 2.0)}, probe, rounds=4)
+    assert result.timings["fast"].median_s == 0.5
+    assert result.timings["slow"].median_s == 2.0
+    assert {(t.rounds, t.discarded) for t in result.timings.values()} == {(3, 1)}
+    assert result.peak_gflops == 100
+    assert calls["fast"] == calls["slow"] == 2 + 2 * 4  # warm-up and calibration, then an untimed and a timed call each
+
+
+def test_short_calls_are_timed_many_at_once(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
+    count = [0]
+
+    def call() -> None:
+        count[0] += 1
+        now[0] += 1e-5
+
+    timing = compare({"tiny": call}, lambda: 1.0, rounds=3).timings["tiny"]
+    assert timing.median_s == pytest.approx(1e-5)
+    assert count[0] > 3 * 90
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp64"])
+def test_the_probe_measures_a_plausible_rate(precision):
+    assert 0.5 < PeakProbe(precision).measure() < 1e5
+
+
+def test_bench_gives_a_row_for_every_peer_and_workload():
+    seen = []
+    works = [workload(seqlen=16, dtype=dtype) for dtype in (FP32, BF16)]
+    result = bench(works, ["standard", "fa1"], rounds=1, progress=seen.append)
+    names = {row.name for row in result.rows}
+    assert {"flashgen standard", "flashgen fa1"} <= names
+    assert len(result.rows) == 2 * len(names)
+    assert len(seen) == turns(works, ["standard", "fa1"], 1)
+    for row in result.rows:
+        assert row.gflops == pytest.approx(row.workload.flops / row.timing.median_s / 1e9)
+        assert row.peak_fraction > 0
+        assert (row.workspace_bytes is None) == (row.name == "torch SDPA")
