@@ -78,7 +78,7 @@ def build(
         CompileError: the compiler refused the source.
         LaunchError: this machine cannot run the target.
     """
-    key = (d, str(dtype), sram, str(causal), target, algorithm, d_v, br, bc, loader)
+    key = repr((d, str(dtype), sram, causal, target, algorithm, d_v, br, bc, loader))
     found = _built.get(key)
     if found is not None:
         return found

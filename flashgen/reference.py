@@ -147,12 +147,13 @@ def math_path(
         return x if intermediates == "fp32" else x.astype(storage).astype(np.float32)
 
     out = np.zeros((*q.shape[:3], v.shape[-1]), storage)
-    for head in _heads(q, k, v, causal, seqlens_k):
-        q32, k32, v32 = (x.astype(np.float32) for x in (head.q, head.k, head.v))
-        q_scaled = kept(q32 * np.float32(math.copysign(root, scale)))
-        s = kept(q_scaled @ kept(k32 * np.float32(root)).T)
-        p, _ = softmax(np.where(head.visible, s, np.float32(-np.inf)))
-        out[head.index] = weighted_rows(kept(p), v32, head.visible).astype(storage)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for head in _heads(q, k, v, causal, seqlens_k):
+            q32, k32, v32 = (x.astype(np.float32) for x in (head.q, head.k, head.v))
+            q_scaled = kept(q32 * np.float32(math.copysign(root, scale)))
+            s = kept(q_scaled @ kept(k32 * np.float32(root)).T)
+            p, _ = softmax(np.where(head.visible, s, np.float32(-np.inf)))
+            out[head.index] = weighted_rows(kept(p), v32, head.visible).astype(storage)
     return out
 
 

@@ -9,6 +9,10 @@ import tempfile
 import hypothesis
 import pytest
 
+# The oracle's matrix products are tiny: NumPy's own threads only get in the way of the kernels' (this must
+# come before the first import of numpy).
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 _CACHE = "FLASHGEN_CACHE_DIR"
 _made_here: list[str] = []
 
