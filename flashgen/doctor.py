@@ -12,7 +12,10 @@ from flashgen import __version__
 from flashgen.compilation.cache import cache_directory
 from flashgen.compilation.store import open_directory
 from flashgen.compilation.toolchains.host import find_compiler
+from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.errors import FlashgenError
+from flashgen.inspect.sass import find_nvdisasm
+from flashgen.runtime.cuda_driver import open_driver
 from flashgen.runtime.device import host_target, limits_of
 from flashgen.runtime.openmp import thread_pool
 from flashgen.units import format_bytes
@@ -47,6 +50,9 @@ def examine() -> tuple[Finding, ...]:
         _cache(),
         _package("torch", "torch tensors as arguments", "pip install 'flashgen[torch]'"),
         _package("safetensors", "flashgen run on .safetensors files", "pip install 'flashgen[safetensors]'"),
+        _nvrtc(),
+        _nvdisasm(),
+        _gpu(),
     )
 
 
@@ -86,6 +92,28 @@ def _cache() -> Finding:
     except FlashgenError as error:
         return Finding("cache", False, str(error), fix="export FLASHGEN_CACHE_DIR=<a directory of yours>")
     return Finding("cache", True, f"{directory}: {count} kernels, {format_bytes(size)}")
+
+
+def _nvrtc() -> Finding:
+    libraries = find_nvrtc()
+    if not libraries:
+        return Finding("NVRTC", False, "not found; compiles CUDA kernels", fix="pip install 'flashgen[cuda]'")
+    each = "; ".join(f"{nvrtc.release} (sm_{nvrtc.archs[0]} to sm_{nvrtc.archs[-1]})" for nvrtc in libraries)
+    return Finding("NVRTC", True, f"{each}; compiles CUDA kernels, with or without a GPU")
+
+
+def _nvdisasm() -> Finding:
+    command = find_nvdisasm()
+    fix = "" if command else "pip install 'flashgen[inspect]'"
+    return Finding("nvdisasm", bool(command), command or "not found; shows the hot loop of CUDA kernels", fix=fix)
+
+
+def _gpu() -> Finding:
+    try:
+        facts = open_driver().facts(0)
+    except FlashgenError as error:
+        return Finding("NVIDIA GPU", False, str(error), fix="none needed to build for one")
+    return Finding("NVIDIA GPU", True, f"{facts.name}, sm_{facts.capability}, {facts.sm_count} multiprocessors")
 
 
 def _package(name: str, purpose: str, fix: str) -> Finding:

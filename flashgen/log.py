@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,22 @@ logger = logging.getLogger("flashgen")
 _said: set[str] = set()
 
 
+class _Stderr(logging.Handler):
+    """Writes to the stderr of the moment, which may have been redirected and closed since the last time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr)
+        except (OSError, ValueError):
+            self.handleError(record)
+
+
 def configure(level: str | None = None) -> None:
     """Sends flashgen's log to stderr at FLASHGEN_LOG's level (the command line calls this)."""
     name = (level or read_settings().log_level or "warning").upper()
     logger.setLevel(name if isinstance(logging.getLevelName(name), int) else "WARNING")
     if not logger.handlers:
-        handler = logging.StreamHandler()
+        handler = _Stderr()
         handler.setFormatter(logging.Formatter("flashgen: %(message)s"))
         logger.addHandler(handler)
 
@@ -39,3 +50,7 @@ def phase(name: str, seconds: dict[str, float]) -> Iterator[None]:
     finally:
         seconds[name] = time.perf_counter() - start
         logger.debug("%s: %.1f ms", name, seconds[name] * 1e3)
+
+
+if read_settings().log_level:  # whoever sets FLASHGEN_LOG wants to see it, in a script as well
+    configure()

@@ -9,27 +9,34 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment asks for.
+    """What the environment asks for; a variable that is blank counts as not set.
 
     Attributes:
         cache_dir: FLASHGEN_CACHE_DIR, where artifacts are kept; None for the user's cache directory.
         log_level: FLASHGEN_LOG, ``debug`` shows everything; None for warnings only.
         cxx: CXX, the C++ compiler command; None to search.
         cuda_path: CUDA_PATH or CUDA_HOME, a CUDA toolkit; None to search.
+        search_path: PATH, where programs are; the system's default if not set.
     """
 
     cache_dir: str | None = None
     log_level: str | None = None
     cxx: str | None = None
     cuda_path: str | None = None
+    search_path: str = os.defpath
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Reads the settings afresh, so that a change of the environment takes effect at the next build."""
     env = os.environ if environ is None else environ
+
+    def value(name: str) -> str | None:
+        return env.get(name) if env.get(name, "").strip() else None
+
     return Settings(
-        cache_dir=env.get("FLASHGEN_CACHE_DIR") or None,
-        log_level=env.get("FLASHGEN_LOG") or None,
-        cxx=env.get("CXX") or None,
-        cuda_path=env.get("CUDA_PATH") or env.get("CUDA_HOME") or None,
+        cache_dir=value("FLASHGEN_CACHE_DIR"),
+        log_level=value("FLASHGEN_LOG"),
+        cxx=value("CXX"),
+        cuda_path=value("CUDA_PATH") or value("CUDA_HOME"),
+        search_path=env.get("PATH", os.defpath),
     )

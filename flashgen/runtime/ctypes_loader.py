@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from pathlib import Path
 from typing import ClassVar
 
 from flashgen.compilation.artifact import Artifact
@@ -28,6 +29,7 @@ class CtypesLoader:
     """Loads a shared library into this process."""
 
     name: ClassVar[str] = "ctypes"
+    device_kind: ClassVar[str] = "cpu"
 
     def load(self, artifact: Artifact, source: KernelSource) -> Executable:
         """Loads the library, unless this CPU lacks instructions that it was compiled with."""
@@ -41,10 +43,20 @@ class CtypesLoader:
             library = ctypes.CDLL(str(artifact.path))
             function = getattr(library, source.entry)
         except (OSError, AttributeError) as error:
-            raise LaunchError(f"The compiled kernel {artifact.path} could not be loaded: {error}.") from error
+            raise _cannot_load(artifact.path, error) from error
         function.argtypes = [ctypes.c_char_p]
         function.restype = ctypes.c_int64
         return CtypesExecutable(function, source)
+
+
+def _cannot_load(path: Path, error: Exception) -> LaunchError:
+    if not path.exists():
+        return LaunchError(f"The compiled kernel {path} was removed since it was built. Build it again.")
+    reason = str(error).removeprefix(f"{path}: ")
+    return LaunchError(
+        f"The compiled kernel {path} could not be loaded: {reason}. If another system's libraries or compiler "
+        "made it, run flashgen cache clear and build it again."
+    )
 
 
 class CtypesExecutable:

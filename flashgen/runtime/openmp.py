@@ -59,10 +59,19 @@ def _thread_pool(with_torch: bool) -> ThreadPool:
 
 
 def _loaded_libgomp() -> list[str]:
-    """Paths of libgomp copies in this process (wheels bundle theirs under hashed names)."""
+    """Paths of the libgomp copies in this process."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return []
-    paths = (line.split(maxsplit=5)[-1].strip() for line in maps.splitlines() if "libgomp" in line)
-    return list(dict.fromkeys(path for path in paths if path.startswith("/")))
+    return libgomp_paths(maps)
+
+
+def libgomp_paths(maps: str) -> list[str]:
+    """Paths of libgomp in a /proc/PID/maps, torch's own first.
+
+    Wheels bundle copies under hashed names, so there may be several, each with threads of its own.
+    """
+    paths = (line.split(maxsplit=5)[-1] for line in maps.splitlines() if "libgomp" in line)
+    found = dict.fromkeys(path for path in paths if Path(path).name.startswith("libgomp"))
+    return sorted(found, key=lambda path: "/torch/" not in path and "/torch.libs/" not in path)

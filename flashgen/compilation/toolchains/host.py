@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import ClassVar
 
 from flashgen.compilation.artifact import Compiled
 from flashgen.compilation.diagnostics import compile_error
+from flashgen.compilation.process import run_compiler
 from flashgen.errors import ToolchainError
 from flashgen.settings import read_settings
 from flashgen.source import Source
@@ -32,11 +35,13 @@ _ARCH_FLAGS = {
     "x86-64-v4-bf16": ("-march=x86-64-v4", "-mavx512bf16", "-mprefer-vector-width=512"),
     "aarch64": ("-march=armv8-a",),
 }
+_ELF = b"\x7fELF"
 _OLDEST = {"gcc": 11, "clang": 12}  # the first that know x86-64-v4 and __builtin_bit_cast
 _INSTALL = (
     "Install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++; "
     "conda: conda install cxx-compiler) or set CXX."
 )
+_PROBE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Compiler:
     """A compiler that answered.
 
     Attributes:
-        command: how to call it.
+        command: how to call it; the program is an absolute path.
         family: ``gcc`` or ``clang``.
         version: its own version line.
         machine: the triple that it compiles for.
@@ -55,6 +60,12 @@ class Compiler:
     version: str
     machine: str
 
+    @property
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """What of it changes its output, and therefore an artifact's key. Where it stands does not."""
+        arguments = tuple(("argument", argument) for argument in self.command[1:])
+        return (("compiler", self.version), ("machine", self.machine), *arguments)
+
 
 class HostToolchain:
     """Compiles C++ kernels to shared libraries with the compiler that this machine has."""
@@ -62,9 +73,8 @@ class HostToolchain:
     name: ClassVar[str] = "host"
 
     def identity(self) -> tuple[tuple[str, str], ...]:
-        """Version line and machine triple, as the compiler itself tells them."""
-        compiler = find_compiler()
-        return (("compiler", compiler.version), ("machine", compiler.machine))
+        """Version line and machine triple, as the compiler itself tells them, and the arguments within CXX."""
+        return find_compiler().identity
 
     def flags(self, target: Target) -> tuple[str, ...]:
         """The same flags on every machine: a level such as x86-64-v3 stands for a fixed feature list."""
@@ -73,62 +83,103 @@ class HostToolchain:
         return (*_FLAGS, *_ARCH_FLAGS[target.arch], *extra)
 
     def compile(self, source: Source, workdir: Path) -> Compiled:
-        """Compiles one source to ``{"so": bytes}``."""
+        """Compiles one source to ``{"so": bytes}``.
+
+        Raises:
+            ToolchainError: there is no compiler for the target, or it does not start.
+            CompileError: it refused the source.
+            OSError: the directory gave out.
+        """
         compiler = find_compiler()
         _check_machine(compiler, source.target)
-        (workdir / source.filename).write_text(source.text, encoding="utf-8")
-        command = [*compiler.command, *self.flags(source.target), "-o", "kernel.so", source.filename]
-        done = _run(command, workdir)
-        library = workdir / "kernel.so"
-        if done.returncode != 0 or not library.is_file():
-            raise compile_error(source, done.stdout, shlex.join(command), done.returncode)
-        return Compiled({"so": library.read_bytes()}, log=done.stdout)
+        text, library = workdir / source.filename, workdir / "kernel.so"
+        text.write_text(source.text, encoding="utf-8")
+        command = [*compiler.command, *self.flags(source.target), "-o", library.name, text.name]
+        try:
+            done = run_compiler(command, workdir)
+        except OSError as error:
+            raise error if not workdir.is_dir() else _does_not_run(compiler.command, error) from error
+        if done.returncode == 0 and library.is_file():
+            contents = library.read_bytes()
+            if contents.startswith(_ELF):
+                return Compiled({"so": contents}, log=done.stdout)
+        if not text.is_file():
+            raise FileNotFoundError(errno.ENOENT, "it was removed during a build")
+        raise compile_error(source, done.stdout, shlex.join(command), done.returncode)
 
 
 def find_compiler() -> Compiler:
-    """The C++ compiler: CXX, else g++ or clang++ on PATH, else one in the interpreter's prefix.
+    """The C++ compiler: CXX, else the first that serves of g++ and clang++ on PATH and in the interpreter's prefix.
 
     Raises:
         ToolchainError: there is none, or it is too old; the message says how to install one.
     """
-    return _find_compiler(read_settings().cxx, os.environ.get("PATH", os.defpath))
+    cxx, search_path = read_settings().cxx, read_settings().search_path
+    reasons = []
+    for command in [_command(cxx, search_path)] if cxx else _candidates(search_path):
+        answer = _probe(command, _stamp(command[0]))
+        if isinstance(answer, Compiler):
+            return answer
+        reasons.append(answer)
+    raise ToolchainError(f"{reasons[0] if reasons else 'No C++ compiler was found on PATH.'} {_INSTALL}")
+
+
+def _candidates(search_path: str) -> Iterator[tuple[str, ...]]:
+    own = str(Path(sys.prefix) / "bin")
+    places = [(name, search_path) for name in ("g++", "clang++", "c++")]
+    places += [(f"{os.uname().machine}-conda-linux-gnu-c++", own), ("g++", own)]
+    for name, path in places:
+        found = shutil.which(name, path=path)
+        if found:
+            yield (os.path.abspath(found),)  # PATH may have relative entries, and the compiler runs elsewhere
+
+
+def _command(cxx: str, search_path: str) -> tuple[str, ...]:
+    """CXX as a program, whose path may have spaces, or as a shell would read it: a program and arguments."""
+    found = shutil.which(cxx, path=search_path)
+    if found:
+        return (os.path.abspath(found),)
+    try:
+        program, *arguments = shlex.split(cxx)
+    except ValueError as error:
+        raise ToolchainError(f"CXX={cxx} cannot be read as a command: {error}. {_INSTALL}") from error
+    found = shutil.which(program, path=search_path)
+    if not found:
+        raise ToolchainError(f"CXX={cxx} names no program that can be run: {program} was not found. {_INSTALL}")
+    return (os.path.abspath(found), *arguments)
+
+
+def _stamp(program: str) -> tuple[int, ...]:
+    """Differs once the program was replaced: a long-lived process then asks it again."""
+    try:
+        status = os.stat(program)
+    except OSError:
+        return ()
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @cache
-def _find_compiler(cxx: str | None, search_path: str) -> Compiler:
-    if cxx:
-        program, *arguments = shlex.split(cxx)
-        return _probe((shutil.which(program, path=search_path) or program, *arguments))
-    own = str(Path(sys.prefix) / "bin")
-    conda = f"{os.uname().machine}-conda-linux-gnu-c++"
-    for name, path in (
-        ("g++", search_path),
-        ("clang++", search_path),
-        ("c++", search_path),
-        (conda, own),
-        ("g++", own),
-    ):
-        found = shutil.which(name, path=path)
-        if found:
-            return _probe((found,))
-    raise ToolchainError(f"No C++ compiler was found on PATH. {_INSTALL}")
-
-
-def _probe(command: tuple[str, ...]) -> Compiler:
+def _probe(command: tuple[str, ...], stamp: tuple[int, ...]) -> Compiler | str:
+    """Asks a compiler what it is; returns a sentence if it does not serve."""
+    shown = shlex.join(command)
     try:
-        done = _run([*command, "-v"], None)
+        done = run_compiler([*command, "-v"], timeout=_PROBE_SECONDS)
     except OSError as error:
-        reason = error.strerror or error
-        raise ToolchainError(f"The C++ compiler {shlex.join(command)} does not run: {reason}. {_INSTALL}") from error
+        return f"The C++ compiler {shown} does not run: {error.strerror or error}."
+    except subprocess.TimeoutExpired:
+        return f"The C++ compiler {shown} did not answer '-v' for {_PROBE_SECONDS:.0f} s."
     version = re.search(r"^.*?\b(gcc|clang) version (\d+).*$", done.stdout, re.MULTILINE)
     machine = re.search(r"^Target: (\S+)", done.stdout, re.MULTILINE)
     if not version or not machine:
-        raise ToolchainError(f"{shlex.join(command)} is neither g++ nor clang++: '-v' told no version. {_INSTALL}")
+        return f"{shown} is neither g++ nor clang++: '-v' told no version."
+    line = version[0].strip()
     if int(version[2]) < _OLDEST[version[1]]:
-        raise ToolchainError(
-            f"{version[0].strip()} is too old: flashgen needs g++ {_OLDEST['gcc']} or clang++ {_OLDEST['clang']}. {_INSTALL}"
-        )
-    return Compiler(command, version[1], version[0].strip(), machine[1])
+        return f"{shown} ({line}) is too old: flashgen needs g++ {_OLDEST['gcc']} or clang++ {_OLDEST['clang']}."
+    return Compiler(command, version[1], line, machine[1])
+
+
+def _does_not_run(command: tuple[str, ...], error: OSError) -> ToolchainError:
+    return ToolchainError(f"The C++ compiler {shlex.join(command)} does not run: {error.strerror or error}. {_INSTALL}")
 
 
 def _check_machine(compiler: Compiler, target: Target) -> None:
@@ -138,18 +189,3 @@ def _check_machine(compiler: Compiler, target: Target) -> None:
             f"{shlex.join(compiler.command)} compiles for {compiler.machine}, not for {target}. "
             f"Set CXX to a cross compiler, for instance CXX={machine}-linux-gnu-g++."
         )
-
-
-def _run(command: list[str], workdir: Path | None) -> subprocess.CompletedProcess[str]:
-    """Runs the compiler with English messages, its temporary files in ``workdir``, both streams in stdout.
-
-    Variables that add include or library paths are taken away: the output must depend on the key only.
-    """
-    dropped = {"CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "GCC_COMPARE_DEBUG"}
-    env = {name: value for name, value in os.environ.items() if name not in dropped} | {"LC_ALL": "C"}
-    if workdir is not None:
-        env["TMPDIR"] = str(workdir)
-    return subprocess.run(
-        command, cwd=workdir, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-    )  # fmt: skip
