@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Hashable
 from typing import Any
 
 from flashgen.families import family_named, serving
-from flashgen.pipeline import build_kernel, load_kernel, loader_for
+from flashgen.pipeline import build_and_load, loader_for
 from flashgen.runtime.arguments import expected_error
-from flashgen.runtime.device import limits_of, resolve_target
+from flashgen.runtime.device import limits_of, resolve_target, target_of_device
 from flashgen.runtime.dispatch import GENERAL, SMALL, SMALL_ROWS, Attention
 from flashgen.runtime.kernel import CompiledKernel, Problem
 from flashgen.runtime.tensors import framework_of
@@ -20,6 +21,7 @@ from flashgen.tiling import plan_tiles
 from flashgen.units import parse_bytes
 
 _built: dict[Hashable, Attention] = {}
+# By process too: a forked child must not wait for a build that a thread of its parent was busy with.
 _building: dict[Hashable, threading.Lock] = {}
 
 
@@ -82,7 +84,7 @@ def build(
     found = _built.get(key)
     if found is not None:
         return found
-    with _building.setdefault(key, threading.Lock()):
+    with _building.setdefault((os.getpid(), key), threading.Lock()):
         if key not in _built:
             spec = make_spec(d, dtype, causal, d_v)
             _built[key] = _build(spec, resolve_target(target), algorithm, sram, br, bc, loader)
@@ -120,6 +122,8 @@ def attention(
     if view.dtype is None:
         raise expected_error("q", "fp16, bf16, fp32 or fp64", view.dtype_name, "Convert it.")
     d, d_v = (_last_axis(name, x) for name, x in (("q", q), ("v", v)))
+    if target == "auto" and view.device.startswith("cuda"):
+        target = str(target_of_device(view.device))
     kernel = build(d, view.dtype.name, sram, causal, target, algorithm, d_v)
     return kernel(q, k, v, **call)
 
@@ -159,12 +163,12 @@ def _build(
     chosen_loader = loader_for(target, loader)
 
     def kernel_of(shape_class: str) -> CompiledKernel:
-        return load_kernel(build_kernel(spec, plans[shape_class], target), chosen_loader)
+        return build_and_load(spec, plans[shape_class], target, chosen_loader)
 
     def classify(problem: Problem) -> str:
         return SMALL if SMALL in plans and problem.seqlen_q <= SMALL_ROWS else GENERAL
 
-    return Attention(spec, target, classify, kernel_of)
+    return Attention(spec, target, chosen_loader.device_kind, classify, kernel_of)
 
 
 def _small_plan(general: TilePlan, spec: AttentionSpec, target: Target) -> dict[str, TilePlan]:

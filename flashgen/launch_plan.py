@@ -97,6 +97,7 @@ def _arguments() -> tuple[Argument, ...]:
 
 
 ARGUMENTS = _arguments()
+ARGUMENT_FORMAT = "=" + "".join(_CODES[kind] for _, kind, _ in _FIELDS)
 _POINTERS = struct.Struct("=6Q")
 _SIZES = struct.Struct("=5q12q")
 _CALL = struct.Struct("=dQq")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from flashgen.compilation.artifact import Artifact, Toolchain
 from flashgen.compilation.builder import build
 from flashgen.compilation.store import Store
-from flashgen.errors import SpecError
+from flashgen.errors import LaunchError, SpecError
 from flashgen.families import family_named
 from flashgen.log import phase
 from flashgen.render.renderer import render
@@ -67,13 +67,37 @@ def load_kernel(built: Built, loader: Loader | None = None) -> CompiledKernel:
     return CompiledKernel(built.source, built.artifact, executable, seconds)
 
 
+def build_and_load(
+    spec: AttentionSpec,
+    plan: TilePlan,
+    target: Target,
+    loader: Loader | None = None,
+    *,
+    toolchain: Toolchain | None = None,
+    store: Store | None = None,
+) -> CompiledKernel:
+    """The whole corridor; see `build_kernel` and `load_kernel`.
+
+    Another process may empty the cache between the two, so an artifact that vanished is built once more.
+    """
+    built = build_kernel(spec, plan, target, toolchain=toolchain, store=store)
+    try:
+        return load_kernel(built, loader)
+    except LaunchError:
+        if built.artifact.path.exists():
+            raise
+        return load_kernel(build_kernel(spec, plan, target, toolchain=toolchain, store=store), loader)
+
+
 def toolchain_for(target: Target) -> Toolchain:
     """The compiler for a target."""
     if target.kind == "cpu":
         from flashgen.compilation.toolchains.host import HostToolchain
 
         return HostToolchain()
-    raise SpecError(f"There is no compiler for target {target}.")
+    from flashgen.compilation.toolchains.cuda import cuda_toolchain
+
+    return cuda_toolchain(target)
 
 
 def loader_for(target: Target, name: str = "auto") -> Loader:
@@ -82,9 +106,12 @@ def loader_for(target: Target, name: str = "auto") -> Loader:
     Raises:
         SpecError: the target has no such loader.
     """
-    if target.kind == "cpu" and name in ("auto", "ctypes"):
+    if target.kind == "cuda":
+        from flashgen.runtime.cuda_loader import cuda_loader
+
+        return cuda_loader(name)
+    if name in ("auto", "ctypes"):
         from flashgen.runtime.ctypes_loader import CtypesLoader
 
         return CtypesLoader()
-    known = "auto, ctypes" if target.kind == "cpu" else "none"
-    raise SpecError(f"Loader {name!r} does not serve target {target}. Loaders for it: {known}.")
+    raise SpecError(f"Loader {name!r} does not serve target {target}. Loaders for it: auto, ctypes.")

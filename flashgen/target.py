@@ -136,5 +136,5 @@ def parse_target(text: str) -> Target:
     close = re.fullmatch(r"(?:sm|compute|cuda:)?_?(\d+)\.?(\d)?(a?)", text)
     guess = Target("cuda", f"sm_{close[1]}{close[2] or ''}{close[3]}") if close else None
     hint = f" Did you mean {guess}?" if guess in PRESETS else ""
-    known = ", ".join(["auto", "cpu", *(str(target) for target in PRESETS)])
+    known = ", ".join(["auto", "cpu", "cuda", *(str(target) for target in PRESETS)])
     raise SpecError(f"Target {text!r} is not known.{hint} Targets: {known}.")

@@ -24,22 +24,36 @@ if TYPE_CHECKING:
     help="Directory for the source file and, beside it, the compiled one.",
 )
 @click.option("--verify", is_flag=True, help="Also check the kernel against the float64 oracle.")
-@click.option("--loader", default="auto", show_default=True, metavar="NAME", help="How to load it: auto, ctypes.")
-def build(as_json: bool, out: Path, verify: bool, loader: str, **options: Any) -> None:
+@click.option(
+    "--loader",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="How to load it: auto; CPU: ctypes; CUDA: torch, cupy.",
+)
+@click.option(
+    "--emit",
+    "what",
+    type=click.Choice(["source", "ptx", "cubin", "all"]),
+    help="What to write: only the source, also one compiled form, or all (CUDA: with a C launcher). "
+    "Default: all but the launcher.",
+)
+def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None, **options: Any) -> None:
     """Plan, render, compile and load one kernel.
 
     \b
     Example:
       flashgen build --d 64 --sram 96KB
       flashgen build --d 80 --dtype fp32 --causal --target cpu:x86-64-v3 --out kernels
+      flashgen build --d 64 --sram 96KB --target sm_80 --emit all
     """
     from flashgen.cli.output import plan_json, print_json, print_plan
     from flashgen.cli.verify import exit_unless_passed, print_report, report_json, run_verification
-    from flashgen.compilation.emit import emit
+    from flashgen.emission import emit_kernel
 
     built, attn = _build(request(options), loader)
     source = built.source
-    source_path, _ = emit(source, built.artifact, out)
+    source_path, *_ = emit_kernel(built, out, what).values()
     report = run_verification(attn, show_progress=not as_json) if verify and attn else None
     if as_json:
         data = {
@@ -49,7 +63,7 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, **options: Any) -
             "digest": source.digest,
             "cache_hit": built.artifact.cache_hit,
             "seconds": {stage: built.seconds.get(stage) for stage in ("render", "compile", "load")},
-        }
+        } | _resources_json(built)
         print_json(data | ({"verify": report_json(report)} if report else {}))
     else:
         print_plan(source.spec, source.target, source.plan, options["target"])
@@ -72,6 +86,15 @@ def _build(asked: dict[str, Any], loader: str) -> tuple[Built, Attention | None]
         return Built(attn.source, attn.artifact, attn.seconds), attn
     spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])
     return build_kernel(spec, flashgen.plan(**asked), target), None
+
+
+def _resources_json(built: Built) -> dict[str, Any]:
+    """``resources`` of a CUDA kernel: one entry for each launch."""
+    if built.source.target.kind != "cuda":
+        return {}
+    from flashgen.inspect.resources import resources
+
+    return {"resources": [kernel.as_json() for kernel in resources(built.source, built.artifact)]}
 
 
 def _print_built(built: Built, source_path: Path) -> None:

@@ -13,6 +13,12 @@ from flashgen.cli.options import kernel_options, request
 @kernel_options
 @click.option("--source", "part", flag_value="source", help="Only the source, bare, to pipe it somewhere.")
 @click.option("--log", "part", flag_value="log", help="Only the compiler's log (compiles it if need be).")
+@click.option(
+    "--resources",
+    "part",
+    flag_value="resources",
+    help="Registers, spills, shared memory, occupancy and the hot loop of a CUDA kernel.",
+)
 def show(as_json: bool, part: str | None, **options: Any) -> None:
     """Show a kernel: its plan, and its source with line numbers.
 
@@ -20,9 +26,11 @@ def show(as_json: bool, part: str | None, **options: Any) -> None:
     Example:
       flashgen show --d 64 --sram 96KB
       flashgen show --d 64 --source > kernel.cpp
+      flashgen show --d 64 --sram 96KB --target sm_80 --resources
     """
     import flashgen
     from flashgen.cli.output import plan_json, print_json, print_plan
+    from flashgen.cli.resources import print_resources
     from flashgen.families import family_named
     from flashgen.pipeline import build_kernel
     from flashgen.render.renderer import render
@@ -33,6 +41,9 @@ def show(as_json: bool, part: str | None, **options: Any) -> None:
     plan = flashgen.plan(**asked)
     spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])
     target = resolve_target(asked["target"])
+    if part == "resources":
+        print_resources(build_kernel(spec, plan, target), as_json)
+        return
     log = build_kernel(spec, plan, target).artifact.log if part == "log" or as_json else ""
     source = render(family_named(plan.family), spec, plan, target)
     if as_json:

@@ -67,7 +67,10 @@ def check_tensors(
     if "out" in tensors:
         _check_out(views["out"], out_shape)
         out_strides = sizes["out"].strides
-    problem = Problem(q.batch, q.heads, k.heads, q.seqlen, k.seqlen, q.strides, k.strides, v.strides, out_strides)
+    sizes_and_strides = (
+        q.batch, q.heads, k.heads, q.seqlen, k.seqlen, q.strides, k.strides, v.strides, out_strides
+    )  # fmt: skip
+    problem = Problem(*sizes_and_strides, device=views["q"].device, library=framework.name)
     copies = (not views["q"].direct, not views["k"].direct, not views["v"].direct)
     return Checked(problem, copies, out_shape, lse_shape)
 
@@ -181,5 +184,16 @@ def _check_out(view: TensorView, shape: tuple[int, ...]) -> None:
         raise expected_error("out", f"of shape {shape}", f"of shape {view.shape}")
     if not view.direct:
         raise expected_error("out", "contiguous along its last axis and aligned", f"of strides {view.strides}")
-    if any(stride == 0 and size > 1 for size, stride in zip(view.shape, view.strides, strict=True)):
+    if _overlaps(view):
         raise expected_error("out", "free of overlapping elements", f"of strides {view.strides}")
+
+
+def _overlaps(view: TensorView) -> bool:
+    """Whether two elements may share an address: each axis must step over all that the smaller steps span."""
+    axes = sorted((abs(stride), size) for size, stride in zip(view.shape, view.strides, strict=True) if size > 1)
+    span = 1
+    for stride, size in axes:
+        if stride < span:
+            return 0 not in view.shape
+        span += stride * (size - 1)
+    return False

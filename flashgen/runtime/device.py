@@ -59,24 +59,47 @@ def host_target() -> Target:
 
 
 def resolve_target(text: str) -> Target:
-    """Resolves ``auto`` and bare ``cpu`` to this machine; reads any other target as written.
+    """Resolves ``auto`` and bare ``cpu`` to this CPU, ``cuda`` to this GPU; reads any other target as written.
 
     Raises:
         SpecError: no such target.
+        LaunchError: ``cuda``, and there is no GPU.
     """
+    if text == "cuda":
+        from flashgen.runtime.cuda_device import gpu_target
+
+        return gpu_target()
     return host_target() if text in ("auto", "cpu") else parse_target(text)
 
 
+def target_of_device(device: str) -> Target:
+    """The target of a tensor's device, ``cpu`` or ``cuda:1``.
+
+    Raises:
+        LaunchError, SpecError: it cannot be told, or has no target.
+    """
+    kind, _, ordinal = device.partition(":")
+    if kind != "cuda":
+        return host_target()
+    from flashgen.runtime.cuda_device import gpu_target
+
+    return gpu_target(int(ordinal or 0))
+
+
 def runs_here(target: Target) -> bool:
-    """Whether this CPU can execute code for a CPU target."""
-    return target.kind == "cpu" and required_features(target) <= host_features()
+    """Whether this machine's CPU or GPU can execute code for a target."""
+    if target.kind == "cuda":
+        from flashgen.runtime.cuda_device import gpu_runs
+
+        return gpu_runs(target)
+    return required_features(target) <= host_features()
 
 
 @cache
 def limits_of(target: Target) -> DeviceLimits:
-    """Limits of the target: this machine's own caches if it can run it, else the preset."""
+    """Limits of the target: this CPU's own caches if it can run it, else the preset."""
     preset = PRESETS[target]
-    if not runs_here(target):
+    if target.kind != "cpu" or not runs_here(target):
         return preset
     l2 = _l2_bytes() or preset.l2_bytes
     cores = len(os.sched_getaffinity(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ class Attention:
         self,
         spec: AttentionSpec,
         target: Target,
+        device_kind: str,
         classify: Callable[[Problem], str],
         build_kernel: Callable[[str], CompiledKernel],
     ) -> None:
@@ -53,6 +55,7 @@ class Attention:
         Args:
             spec: what it computes.
             target: where.
+            device_kind: of the tensors that it takes, ``cpu`` or ``cuda``.
             classify: the shape class of a problem, for instance ``prefill`` or ``small``.
             build_kernel: makes the kernel of a class.
         """
@@ -60,12 +63,12 @@ class Attention:
         self.target = target
         self._classify = classify
         self._build_kernel = build_kernel
-        self._lock = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}  # by process: a forked child must not wait for its parent's
         self._kernels = {GENERAL: build_kernel(GENERAL)}
         self._bound: dict[Hashable, _Bound] = {}
         self._default_scale = 1.0 / math.sqrt(spec.head_dim)
         self._lse_dtype: DType = FP64 if spec.dtype is FP64 else FP32
-        self._device_kind = target.kind
+        self._device_kind = device_kind
 
     def __call__(
         self,
@@ -200,7 +203,7 @@ class Attention:
     def _kernel(self, shape_class: str) -> CompiledKernel:
         kernel = self._kernels.get(shape_class)
         if kernel is None:
-            with self._lock:
+            with self._locks.setdefault(os.getpid(), threading.Lock()):
                 kernel = self._kernels.get(shape_class)
                 if kernel is None:
                     kernel = self._kernels[shape_class] = self._build_kernel(shape_class)
@@ -235,8 +238,9 @@ def _lengths(framework: Framework, seqlens_k: Any, like: Any, problem: Problem) 
         raise expected_error("seqlens_k", "whole numbers", f"something else ({error})") from error
     if tuple(lengths.shape) != (problem.batch,):
         raise expected_error("seqlens_k", f"of shape ({problem.batch},)", f"of shape {tuple(lengths.shape)}")
-    if problem.batch:
-        low, high = framework.bounds(lengths)
+    bounds = framework.bounds(lengths) if problem.batch else None
+    if bounds is not None:
+        low, high = bounds
         if low < 0 or high > problem.seqlen_k:
             raise expected_error("seqlens_k", f"between 0 and {problem.seqlen_k}", f"between {low} and {high}")
     return lengths

@@ -15,7 +15,11 @@ Strides = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Sizes and strides of one call; strides count elements, of batch, head and row."""
+    """Sizes and strides of one call; strides count elements, of batch, head and row.
+
+    ``device`` (``cpu``, ``cuda:1``) and ``library`` (``numpy``, ``torch``, ``cupy``) say whose tensors they are:
+    a kernel runs on that device, on that library's current stream.
+    """
 
     batch: int
     num_heads: int
@@ -26,6 +30,8 @@ class Problem:
     k_strides: Strides
     v_strides: Strides
     out_strides: Strides
+    device: str = "cpu"
+    library: str = "numpy"
 
 
 class Launch(Protocol):
@@ -45,9 +51,15 @@ class Executable(Protocol):
 
 
 class Loader(Protocol):
-    """Turns an artifact into something that runs on this machine."""
+    """Turns an artifact into something that runs on this machine.
+
+    Attributes:
+        name: as ``loader=`` takes it.
+        device_kind: of the tensors that its kernels take, ``cpu`` or ``cuda``.
+    """
 
     name: ClassVar[str]
+    device_kind: ClassVar[str]
 
     def load(self, artifact: Artifact, source: KernelSource) -> Executable:
         """Loads it.

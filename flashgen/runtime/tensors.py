@@ -7,9 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
-from flashgen.dtypes import BY_NUMPY_NAME, DType
+from flashgen.dtypes import DType
 from flashgen.errors import ArgumentError
 
 
@@ -68,8 +66,11 @@ class Framework(Protocol):
         """
         ...
 
-    def bounds(self, x: Any) -> tuple[int, int]:
-        """Smallest and largest value of a `lengths` vector that is not empty."""
+    def bounds(self, x: Any) -> tuple[int, int] | None:
+        """Smallest and largest value of a `lengths` vector that is not empty.
+
+        None on a GPU, where reading them would wait for the device: kernels there clamp each length.
+        """
         ...
 
     def extent(self, x: Any) -> tuple[int, int]:
@@ -93,76 +94,7 @@ class Framework(Protocol):
         ...
 
 
-class NumpyFramework:
-    """NumPy arrays; bf16 is ml_dtypes' type."""
-
-    name = "numpy"
-
-    def signature(self, x: np.ndarray) -> Hashable:
-        """Class (masked arrays are refused), shape, strides, dtype and alignment."""
-        return type(x), x.shape, x.strides, x.dtype, x.flags.aligned
-
-    def pointer(self, x: np.ndarray) -> int:
-        """Address of the first element."""
-        address: int = x.__array_interface__["data"][0]
-        return address
-
-    def view(self, x: np.ndarray) -> TensorView:
-        """Describes an array; a byte order that is not the machine's counts as another dtype."""
-        size = x.itemsize
-        whole = size > 0 and all(stride % size == 0 for stride in x.strides)
-        dense = x.ndim == 0 or x.shape[-1] <= 1 or x.strides[-1] == size
-        return TensorView(
-            shape=x.shape,
-            strides=tuple(stride // size for stride in x.strides) if size else (0,) * x.ndim,
-            dtype=BY_NUMPY_NAME.get(x.dtype.name) if x.dtype.isnative else None,
-            dtype_name=x.dtype.name if x.dtype.isnative else f"{x.dtype.name} of foreign byte order",
-            device="cpu",
-            direct=whole and dense and x.flags.aligned,
-        )
-
-    def direct(self, x: np.ndarray) -> np.ndarray:
-        """A C-contiguous copy."""
-        return np.array(x, order="C", copy=True)
-
-    def empty(self, shape: tuple[int, ...], dtype: DType, like: np.ndarray) -> np.ndarray:
-        """An uninitialised array."""
-        return np.empty(shape, dtype.numpy())
-
-    def lengths(self, x: Any, like: np.ndarray) -> np.ndarray:
-        """Reads any sequence of whole numbers."""
-        given = np.asarray(x)
-        if given.dtype.kind not in "iu":
-            raise TypeError(f"{given.dtype.name} values")
-        return np.ascontiguousarray(given, dtype=np.int64)
-
-    def bounds(self, x: np.ndarray) -> tuple[int, int]:
-        """Smallest and largest value."""
-        return int(x.min()), int(x.max())
-
-    def extent(self, x: np.ndarray) -> tuple[int, int]:
-        """Byte range."""
-        return np.lib.array_utils.byte_bounds(x)
-
-    def refusal(self, x: np.ndarray) -> str | None:
-        """A masked array's mask would be ignored silently, so it is refused."""
-        return "a masked array; fill it first" if isinstance(x, np.ma.MaskedArray) else None
-
-    def writable(self, x: np.ndarray) -> bool:
-        """The array's own flag."""
-        return bool(x.flags.writeable)
-
-    def fill(self, x: np.ndarray, value: float) -> None:
-        """Sets every element."""
-        x[...] = value
-
-    def tracks_gradient(self, *tensors: np.ndarray) -> bool:
-        """NumPy has no autograd."""
-        return False
-
-
-_NUMPY = NumpyFramework()
-_by_type: dict[type, Framework] = {np.ndarray: _NUMPY}
+_by_type: dict[type, Framework] = {}
 
 
 def framework_of(x: Any, name: str) -> Framework:
@@ -178,16 +110,25 @@ def framework_of(x: Any, name: str) -> Framework:
 
 
 def _find_framework(x: Any, name: str) -> Framework:
-    if isinstance(x, np.ndarray):
-        return _NUMPY
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(x, numpy.ndarray):
+        from flashgen.runtime.numpy_tensors import NUMPY
+
+        return NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         from flashgen.runtime.torch_tensors import TORCH
 
         return TORCH
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        from flashgen.runtime.cupy_tensors import CUPY
+
+        return CUPY
     got = type(x).__name__
     raise ArgumentError(
-        f"{name} must be a NumPy array or a torch tensor, but is {got}. Convert it, for instance with numpy.asarray.",
+        f"{name} must be a NumPy array, a torch tensor or a CuPy array, but is {got}. "
+        "Convert it, for instance with numpy.asarray.",
         tensor=name,
         expected="NumPy array or torch tensor",
         got=got,

@@ -30,7 +30,7 @@ class TorchFramework:
     def view(self, x: torch.Tensor) -> TensorView:
         """Describes a tensor."""
         strides = tuple(x.stride())
-        dense = x.dim() == 0 or x.shape[-1] <= 1 or strides[-1] == 1
+        dense = x.numel() == 0 or x.dim() == 0 or x.shape[-1] <= 1 or strides[-1] == 1
         return TensorView(
             shape=tuple(x.shape),
             strides=strides,
@@ -51,13 +51,14 @@ class TorchFramework:
     def lengths(self, x: Any, like: torch.Tensor) -> torch.Tensor:
         """Reads a tensor or any sequence of whole numbers."""
         given = torch.as_tensor(x)
-        if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+        if not whole and given.numel():  # an empty list has a float's dtype
             raise TypeError(f"{given.dtype} values")
         return given.to(device=like.device, dtype=torch.int64).contiguous()
 
-    def bounds(self, x: torch.Tensor) -> tuple[int, int]:
-        """Smallest and largest value (waits for the device)."""
-        return int(x.min()), int(x.max())
+    def bounds(self, x: torch.Tensor) -> tuple[int, int] | None:
+        """Smallest and largest value, or None for a CUDA tensor."""
+        return None if x.is_cuda else (int(x.min()), int(x.max()))
 
     def extent(self, x: torch.Tensor) -> tuple[int, int]:
         """Byte range (torch strides are never negative)."""

@@ -1,0 +1,113 @@
+"""`cpu_fa2`: the fast CPU kernel, with queries in the lanes of SIMD vectors.
+
+S^T = K Q^T and O^T = V^T P^T, in register tiles of keys (or dims) x vectors of queries. A tile of br
+queries is made of groups, each as many vectors as a register tile has; the groups meet a block of bc keys
+one after the other and share one S^T. docs/performance_cpu.md has the measurements behind the choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flashgen.families.base import Family, TileGrid
+from flashgen.families.cpu_common import MAX_TILE, lanes, multiples
+from flashgen.spec import AttentionSpec
+from flashgen.target import DeviceLimits, Target
+from flashgen.tile_plan import Footprint, TilePlan
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTiles:
+    """The register tiles of a kernel.
+
+    Attributes:
+        lanes: queries in a vector.
+        group_vecs: vectors of queries in a group.
+        wide_keys, wide_dims: keys of S^T and dims of O^T in a register tile of a whole group.
+        narrow_keys, narrow_dims: the same for a single vector: a group that is not full, the causal diagonal.
+    """
+
+    lanes: int
+    group_vecs: int
+    wide_keys: int
+    wide_dims: int
+    narrow_keys: int
+    narrow_dims: int
+
+
+# group_vecs -> (wide_keys, wide_dims), best first. A tile holds its accumulators, a register for each
+# vector and the broadcast scalars: one on x86, one for each key or dim on ARM, which multiplies by a lane.
+# From 8 accumulators on, the latency of two FMA units is hidden; the more, the fewer loads per FMA.
+_AVX512 = {4: (4, 4), 3: (8, 8), 2: (8, 8), 1: (8, 16)}
+_AVX2 = {2: (6, 6), 3: (4, 4), 1: (8, 8)}
+_NEON = {4: (4, 4), 3: (6, 6), 2: (8, 8), 1: (8, 16)}
+_TILES = {
+    "x86-64-v2": _AVX2,
+    "x86-64-v3": _AVX2,
+    "x86-64-v4": _AVX512,
+    "x86-64-v4-bf16": _AVX512,
+    "aarch64": _NEON,
+}
+
+_CANDIDATE_BC = (32, 48, 64, 96, 128, 192, 256)
+
+# Template parts that convert fp16; the others have integer arithmetic only.
+_FP16_CONVERSION = {"x86-64-v3": "f16c", "x86-64-v4": "avx512", "x86-64-v4-bf16": "avx512"}
+
+
+class CpuFa2(Family):
+    """FlashAttention-2's loop order on the CPU: a tile of queries stays, the keys stream past."""
+
+    name = "cpu_fa2"
+    algorithm = "fa2"
+    kind = "cpu"
+    language = "c++"
+    priority = 10
+
+    def footprint(self, spec: AttentionSpec, br: int, bc: int, knobs: Any) -> Footprint:
+        """Q^T, O^T, m and l of the tile, S^T of one group, and the block of K and V that meets them.
+
+        16-bit blocks are widened into the workspace; others are read in place and sit in the cache.
+        """
+        size = spec.dtype.compute_size
+        return Footprint((
+            ("Q^T", br * spec.head_dim * size),
+            ("O^T", br * spec.head_dim_v * size),
+            ("m,l", 2 * br * size),
+            ("S^T", knobs.group_vecs * knobs.lanes * bc * size),
+            ("K", bc * spec.head_dim * size),
+            ("V", bc * spec.head_dim_v * size),
+        ))  # fmt: skip
+
+    def grid(self, spec: AttentionSpec, target: Target) -> TileGrid:
+        """Whole vectors of queries, of which 2, 3 or 4 make a group; any number of keys would do."""
+        step = lanes(spec, target)
+        vectors = (1, 2, 3, *range(4, MAX_TILE // step + 1, 2))
+        return TileGrid(br=tuple(step * count for count in vectors), bc=multiples(16))
+
+    def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
+        """The middle of a flat optimum; twice the queries where they share the cost of widening a block."""
+        br = 128 if spec.dtype.size == 2 else 64
+        wide_keys = self.knobs(spec, target, br, 128).wide_keys
+        return br, 128 if 128 % wide_keys == 0 else 96
+
+    def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> RegisterTiles:
+        """The best register tile whose groups divide br."""
+        width, shapes = lanes(spec, target), _TILES[target.arch]
+        group = next(vecs for vecs in shapes if br // width % vecs == 0)
+        return RegisterTiles(width, group, *shapes[group], *shapes[1])
+
+    def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
+        """Tiles from a fraction to a few times the default; beyond, measurements found nothing."""
+        fitting = super().candidates(spec, target, limits)
+        return tuple((br, bc) for br, bc in fitting if 16 <= br <= 256 and br % 16 == 0 and bc in _CANDIDATE_BC)
+
+    def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
+        """Which parts convert elements to vectors and back, and how blocks of K and V are read."""
+        fp16 = "fp16_" + _FP16_CONVERSION.get(target.arch, "integer")
+        return {
+            "elements": {"fp16": fp16, "bf16": "bf16"}.get(spec.dtype.name, "plain"),
+            "blocks": "widened" if spec.dtype.size == 2 else "in_place",
+        }
