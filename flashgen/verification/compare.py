@@ -148,11 +148,11 @@ def _underflow(dtype: DType, v: Float64, case: Case) -> Float64:
 
     For bf16 it is the smallest normal number itself: bf16 dot products of x86 read and write zero there.
     """
-    storage, sums = _SMALLEST[dtype.name] / 2, _SMALLEST[accumulator(dtype).name] / 2
+    storage, sums = _SMALLEST[dtype.name], _SMALLEST[accumulator(dtype).name]
     total = np.where(np.isfinite(v), abs(v), 0.0).sum(axis=2, keepdims=True)  # over the keys
     group = case.num_heads // case.num_heads_kv
     flushed = 2.0**-126 if dtype.name == "bf16" else 0.0
-    bound: Float64 = storage * (1 + np.repeat(total, group, axis=1)) + sums * case.seqlen_k + flushed
+    bound: Float64 = storage * ((1 + np.repeat(total, group, axis=1)) / 2) + sums * (case.seqlen_k / 2) + flushed
     return bound
 
 

@@ -16,7 +16,10 @@ REFERENCE = Path(__file__).resolve().parents[2] / "generated" / "reference"
 # family, target, dtype, causal, sram
 KERNELS = [
     ("cpu_fa1", "cpu:x86-64-v3", "fp16", False, 98304),
+    ("cpu_fa2", "cpu:x86-64-v3", "fp32", True, None),
     ("cpu_standard", "cpu:x86-64-v3", "fp32", True, 98304),
+    ("cuda_fa1", "sm_80", "fp16", False, 98304),
+    ("cuda_standard", "sm_80", "fp32", True, 98304),
 ]
 
 

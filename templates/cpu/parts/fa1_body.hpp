@@ -15,6 +15,8 @@ struct HeadState {
   Compute* m;  // (seqlen_q,)
 };
 
+constexpr int64_t kSumLength = 64;  // products that are summed one after the other
+
 inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Algorithm 1, line 6: load K_j, V_j from HBM. Rows past `rows` hold no key and become zeros.
@@ -44,9 +46,13 @@ inline void load_q(Tiles& tile, const Element* q, const HeadState& hbm, const At
 inline void compute_scores(Tiles& tile, int64_t r, const Scale& scale) {
   Compute* s = tile.s[r];
   for (int64_t c = 0; c < kBc; ++c) s[c] = 0;
-  for (int64_t x = 0; x < kHeadDim; ++x) {
-    const Compute q = scale.sign * tile.q[r][x];
-    for (int64_t c = 0; c < kBc; ++c) s[c] += q * tile.k_transposed[x][c];
+  for (int64_t x0 = 0; x0 < kHeadDim; x0 += kSumLength) {  // by parts, for the rounding of a long sum
+    Compute part[kBc] = {};
+    for (int64_t x = x0; x < min_of(x0 + kSumLength, kHeadDim); ++x) {
+      const Compute q = scale.sign * tile.q[r][x];
+      for (int64_t c = 0; c < kBc; ++c) part[c] += q * tile.k_transposed[x][c];
+    }
+    for (int64_t c = 0; c < kBc; ++c) s[c] += part[c];
   }
 }
 
@@ -124,10 +130,9 @@ int64_t attend_head(const AttentionArgs& args, int64_t task) {
   for (int64_t i = 0; i < seqlen_q * kHeadDimV; ++i) hbm.o[i] = 0;
   for (int64_t i = 0; i < seqlen_q; ++i) hbm.l[i] = 0, hbm.m[i] = -kInfinity;
 
-  // lines 3 and 4: blocks j of kBc keys, blocks i of kBr query rows
-  for (int64_t key0 = 0; key0 < num_valid; key0 += kBc) {       // line 5: for j
+  for (int64_t key0 = 0; key0 < num_valid; key0 += kBc) {       // lines 3 and 5: for each block j of kBc keys
     load_kv(tile, k + key0 * args.k_stride[2], v + key0 * args.v_stride[2], args, min_of(kBc, num_valid - key0));
-    for (int64_t row0 = 0; row0 < seqlen_q; row0 += kBr) {      // line 7: for i
+    for (int64_t row0 = 0; row0 < seqlen_q; row0 += kBr) {      // lines 3, 4 and 7: for each block i of kBr rows
       const int64_t rows = min_of(kBr, seqlen_q - row0);
       if (visible_keys(row0 + rows - 1, seqlen_q, num_valid) <= key0) continue;  // the mask hides the block
       load_q(tile, q, hbm, args, row0, rows);

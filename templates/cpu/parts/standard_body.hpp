@@ -18,6 +18,8 @@ struct Head {
   int64_t seqlen_q, num_valid;
 };
 
+constexpr int64_t kSumLength = 64;  // products that are summed one after the other
+
 inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Pass 1: read Q and K, write S = Q K^T (for the scale, see above).
@@ -34,8 +36,12 @@ void write_scores(Tiles& tile, const Head& head, const Scale& scale, Compute* s_
         for (int64_t x = 0; x < kHeadDim; ++x) tile.q[r][x] = scale.sign * to_compute(q[x]);
         Compute* s = tile.s[r];
         for (int64_t c = 0; c < kBc; ++c) s[c] = 0;
-        for (int64_t x = 0; x < kHeadDim; ++x)
-          for (int64_t c = 0; c < kBc; ++c) s[c] += tile.q[r][x] * tile.k_transposed[x][c];
+        for (int64_t x0 = 0; x0 < kHeadDim; x0 += kSumLength) {  // by parts, for the rounding of a long sum
+          Compute part[kBc] = {};
+          for (int64_t x = x0; x < min_of(x0 + kSumLength, kHeadDim); ++x)
+            for (int64_t c = 0; c < kBc; ++c) part[c] += tile.q[r][x] * tile.k_transposed[x][c];
+          for (int64_t c = 0; c < kBc; ++c) s[c] += part[c];
+        }
         Compute* s_row = s_memory + (row0 + r) * head.num_valid + key0;
         for (int64_t c = 0; c < keys; ++c) s_row[c] = s[c];
       }
