@@ -1,0 +1,1 @@
+"""The instruction set as tables: an opcode is one entry."""

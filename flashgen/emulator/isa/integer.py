@@ -1,0 +1,63 @@
+"""Integer arithmetic, logic, shifts, bit fields."""
+
+from __future__ import annotations
+
+from flashgen.emulator.isa.entry import Entry
+
+_AB = "*d:{t} a:{t} b:{t}"
+_ABC = "*d:{t} a:{t} b:{t} c:{t}"
+
+ENTRIES = (
+    Entry("<op:add|sub>.<t:INT>", _AB, "{op}.b{t_w}"),
+    Entry("<op:add|sub>.sat.s32", "*d:s32 a:s32 b:s32", "{op}.sat.s32"),
+    Entry("<op:add|sub>.<t:u16x2|s16x2>", _AB, "{op}.b16x2"),
+    Entry("add.cc.<t:INT3264>", _AB, "carry.add.b{t_w}", aux=(0, 1)),
+    Entry("addc[.cc].<t:INT3264>", _AB, "carry.add.b{t_w}", aux=(1, "cc")),
+    Entry("sub.cc.<t:INT3264>", _AB, "carry.sub.b{t_w}", aux=(0, 1)),
+    Entry("subc[.cc].<t:INT3264>", _AB, "carry.sub.b{t_w}", aux=(1, "cc")),
+    Entry("mad[.hi].cc.<t:INT3264>", _ABC, "carry.mad.{t}", aux=(0, 1, "hi")),
+    Entry("mad.lo.cc.<t:INT3264>", _ABC, "carry.mad.{t}", aux=(0, 1, 0)),
+    Entry("madc.lo[.cc].<t:INT3264>", _ABC, "carry.mad.{t}", aux=(1, "cc", 0)),
+    Entry("madc.hi[.cc].<t:INT3264>", _ABC, "carry.mad.{t}", aux=(1, "cc", 1)),
+    Entry("mul.lo.<t:INT>", _AB, "mul.lo.b{t_w}"),
+    Entry("mul.hi.<t:INT>", _AB, "mul.hi.{t}"),
+    Entry("mad.lo.<t:INT>", _ABC, "mad.lo.b{t_w}"),
+    Entry("mad.hi.<t:INT>", _ABC, "mad.hi.{t}"),
+    Entry("mad.hi.sat.s32", "*d:s32 a:s32 b:s32 c:s32", "mad.hi.sat.s32"),
+    Entry("mul.wide.u16", "*d:u32 a:u16 b:u16", "mul.wide.u16"),
+    Entry("mul.wide.s16", "*d:s32 a:s16 b:s16", "mul.wide.s16"),
+    Entry("mul.wide.<t:INT32>", "*d:u64 a:{t} b:{t}", "mul.wide.{t}"),
+    Entry("mad.wide.u16", "*d:u32 a:u16 b:u16 c:u32", "mad.wide.u16"),
+    Entry("mad.wide.s16", "*d:s32 a:s16 b:s16 c:s32", "mad.wide.s16"),
+    Entry("mad.wide.<t:INT32>", "*d:u64 a:{t} b:{t} c:u64", "mad.wide.{t}"),
+    Entry("mul24.<half:lo|hi>.<t:INT32>", _AB, "mul24.{half}.{t}"),
+    Entry("mad24.<half:lo|hi>.<t:INT32>", _ABC, "mad24.{half}.{t}"),
+    Entry("mad24.hi.sat.s32", "*d:s32 a:s32 b:s32 c:s32", "mad24.hi.sat.s32"),
+    Entry("sad.<t:INT>", _ABC, "sad.{t}"),
+    Entry("<op:div|rem>.<t:INT>", _AB, "{op}.{t}"),
+    Entry("<op:abs|neg>.<t:s16|s32|s64>", "*d:{t} a:{t}", "{op}.{t}"),
+    Entry("<op:min|max>.<t:INT>", _AB, "{op}.{t}"),
+    Entry("<op:min|max>.<t:u16x2|s16x2>", _AB, "{op}.{t}"),
+    Entry("<op:min|max>.relu.<t:s32|s16x2>", _AB, "{op}.relu.{t}"),
+    Entry("<op:min|max>.<t:s16x2>.relu", _AB, "{op}.relu.{t}"),
+    Entry("dp4a.<a:u32|s32>.<b:u32|s32>", "*d:s32 a:{a} b:{b} c:s32", "dot", aux=("@a", "@b", 0, 0)),
+    Entry("dp2a.<half:lo|hi>.<a:u32|s32>.<b:u32|s32>", "*d:s32 a:{a} b:{b} c:s32", "dot", aux=("@a", "@b", 1, "half")),
+    Entry("<op:and|or|xor>.<t:BITS>", _AB, "{op}.{t}"),
+    Entry("<op:not|cnot>.<t:BITS>", "*d:{t} a:{t}", "{op}.{t}"),
+    Entry("<op:and|or|xor>.pred", "*d:pred a:pred b:pred", "{op}.pred", aux=("!a", "!b")),
+    Entry("not.pred", "*d:pred a:pred", "not.pred", aux=("!a",)),
+    Entry("shl.<t:BITS>", "*d:{t} a:{t} b:u32", "shl.{t}"),
+    Entry("shr.<t:BITS>", "*d:{t} a:{t} b:u32", "shr.u{t_w}"),
+    Entry("shr.<t:INT>", "*d:{t} a:{t} b:u32", "shr.{t}"),
+    Entry("shf.<way:l|r>.<mode:wrap|clamp>.b32", "*d:b32 a:b32 b:b32 c:u32", "shf.{way}.{mode}"),
+    Entry("<op:popc|clz>.<t:b32|b64>", "*d:u32 a:{t}", "{op}.{t}"),
+    Entry("bfind.<t:INT3264>", "*d:u32 a:{t}", "bfind.{t}"),
+    Entry("bfind.shiftamt.<t:INT3264>", "*d:u32 a:{t}", "bfind.shiftamt.{t}"),
+    Entry("brev.<t:b32|b64>", "*d:{t} a:{t}", "brev.{t}"),
+    Entry("bfe.<t:INT3264>", "*d:{t} a:{t} b:u32 c:u32", "bfe.{t}"),
+    Entry("bfi.<t:b32|b64>", "*d:{t} a:{t} b:{t} c:u32 d:u32", "bfi.{t}"),
+    Entry("bmsk.<mode:clamp|wrap>.b32", "*d:b32 a:u32 b:u32", "bmsk.{mode}"),
+    Entry("szext.<mode:clamp|wrap>.<t:INT32>", "*d:{t} a:{t} b:u32", "szext.{mode}.{t}"),
+    Entry("fns.b32", "*d:b32 a:b32 b:b32 c:s32", "fns.b32"),
+    Entry("prmt.b32[.<permute:f4e|b4e|rc8|ecl|ecr|rc16>]", "*d:b32 a:b32 b:b32 c:b32", "prmt.b32", aux=("permute",)),
+)

@@ -1,0 +1,209 @@
+// Memory under watch: races, and uninitialised reads of shared memory, by shadow cell.
+#include <type_traits>
+
+#include "memory.hpp"
+
+namespace emu {
+namespace {
+
+// Does an access of `thread` at `time` race with this lane's? (Those up to w.quiet never do.)
+inline bool unordered(const Warp& w, uint32_t lane, uint32_t thread, uint32_t time) {
+    const uint32_t warp = warp_of(thread);
+    if (warp != w.id) return time > w.seen[warp];
+    const uint32_t other = thread >> 8 & 31u;
+    return (other != lane || (thread & kManyLanes)) && (time > w.met[lane] || time > w.met[other]);
+}
+
+// The thread of a racing read, or kNowhere. Of the readers only the last is known by its lane.
+uint32_t racing_reader(const Warp& w, uint32_t lane, const Cell& cell) {
+    if (unordered(w, lane, cell.reader, cell.read)) return cell.reader;
+    for (uint32_t m = cell.readers & ~(1u << w.id); m; m &= m - 1) {
+        const uint32_t other = uint32_t(__builtin_ctz(m));
+        if (cell.read > w.seen[other]) return other;
+    }
+    return kNowhere;
+}
+
+// One instruction's accesses. C is Cell (shared memory) or GlobalCell, which knows blocks, too: what
+// different blocks do is never ordered.
+template <class C>
+class Watch {
+    static constexpr bool kIsGlobal = std::is_same_v<C, GlobalCell>;
+
+public:
+    Watch(const Ins* i, Warp& w, const Access& access, C* cells, uint64_t base, uint32_t shift)
+        : i_(i), w_(w), access_(access), cells_(cells), base_(base), shift_(shift), now_(w.cta->shadow.now),
+          block_(w.cta->index + 1) {}
+
+    // False: the cells are such that no lane of this warp could race on them.
+    bool load(uint32_t lane, bool with_others) {
+        const uint32_t me = thread_id(w_.id, lane) | (with_others ? kManyLanes : 0u);
+        bool unsettled = false;
+        each_cell(lane, [&](C& cell, uint64_t) {
+            if (cell.written == 0) {
+                if (!kIsGlobal) uninitialised_ |= 1u << lane;
+                unsettled |= !kIsGlobal;
+            } else if (foreign_write(cell) || cell.written > w_.quiet) {
+                unsettled = true;
+                if (races_with_write(lane, cell)) race(lane, cell.write_ins, cell.writer, foreign_write(cell) ? &cell : nullptr);
+            }
+            note_read(cell, me);
+        });
+        return unsettled;
+    }
+
+    // `base` holds the old bytes, `incoming` (if known) this lane's new ones: writing what is there already
+    // is benign.
+    void store(uint32_t lane, const uint8_t* base, const uint8_t* incoming) {
+        const uint64_t start = access_.address[lane], width = uint64_t(1) << shift_;
+        const uint32_t me = thread_id(w_.id, lane) | (access_.strong ? kAtomicAccess : 0u);
+        each_cell(lane, [&](C& cell, uint64_t address) {
+            if (foreign_write(cell) || foreign_read(cell) || cell.written > w_.quiet || cell.read > w_.quiet) {
+                const uint64_t from = address > start ? address : start, end = start + access_.size;
+                const uint64_t to = address + width < end ? address + width : end;
+                const bool same = incoming && std::memcmp(base + from, incoming + (from - start), to - from) == 0;
+                if (!same) conflict(lane, cell);
+            }
+            C fresh{};
+            fresh.written = now_;
+            fresh.writer = me;
+            fresh.write_ins = i_->index;
+            if constexpr (kIsGlobal) fresh.write_block = block_;
+            cell = fresh;
+        });
+    }
+
+    void tell(Space space) {
+        if (uninitialised_)
+            report(i_, w_, kUninitialised, uninitialised_, access_.address[__builtin_ctz(uninitialised_)], access_.size, space);
+        if (raced_)
+            report(i_, w_, kRace, raced_, access_.address[__builtin_ctz(raced_)], access_.size, space, other_ins_, other_warp_,
+                   other_block_);
+    }
+
+private:
+    template <class F>
+    void each_cell(uint32_t lane, F&& f) {
+        const uint64_t start = access_.address[lane] - base_;
+        const uint64_t first = start >> shift_, last = (start + access_.size - 1) >> shift_;
+        for (uint64_t c = first; c <= last; ++c) f(cells_[c], (c << shift_) + base_);
+    }
+
+    bool foreign_write(const C& cell) const {
+        if constexpr (kIsGlobal) return cell.written && cell.write_block != block_;
+        return false;
+    }
+    bool foreign_read(const C& cell) const {
+        if constexpr (kIsGlobal) return cell.readers && (cell.read_block != block_ || (cell.reader & kManyBlocks));
+        return false;
+    }
+
+    bool races_with_write(uint32_t lane, const C& cell) const {
+        if (access_.strong && (cell.writer & kAtomicAccess)) return false;
+        return foreign_write(cell) || (cell.written > w_.quiet && unordered(w_, lane, cell.writer, cell.written));
+    }
+
+    void note_read(C& cell, uint32_t me) {
+        uint32_t blocks = 0;
+        if constexpr (kIsGlobal) {
+            if (cell.readers && cell.read_block != block_) {  // start anew, but remember that there are others
+                blocks = kManyBlocks;
+                cell.readers = 0;
+                cell.read = 0;
+            }
+            blocks |= cell.reader & kManyBlocks;
+            cell.read_block = block_;
+        }
+        // Readers that happened before us need no place: whoever is ordered after us is after them.
+        const bool alone = cell.read <= w_.quiet;
+        const bool same_warp = warp_of(cell.reader) == w_.id && !alone;
+        const bool one_lane = !same_warp || (cell.reader & ~(kAtomicAccess | kManyBlocks)) == me;
+        const bool all_strong = access_.strong && (cell.readers == 0 || alone || (cell.reader & kAtomicAccess));
+        cell.readers = (alone ? 0u : cell.readers) | 1u << w_.id;
+        cell.reader = me | (one_lane ? 0u : kManyLanes) | (all_strong ? kAtomicAccess : 0u) | blocks;
+        cell.read = now_;
+        cell.read_ins = i_->index;
+    }
+
+    void conflict(uint32_t lane, const C& cell) {
+        if (cell.written && races_with_write(lane, cell))
+            race(lane, cell.write_ins, cell.writer, foreign_write(cell) ? &cell : nullptr);
+        if (cell.readers == 0 || (access_.strong && (cell.reader & kAtomicAccess))) return;
+        if (foreign_read(cell)) return race(lane, cell.read_ins, cell.reader, &cell);
+        if (cell.read <= w_.quiet) return;
+        const uint32_t reader = racing_reader(w_, lane, cell);
+        if (reader != kNowhere) race(lane, cell.read_ins, reader, nullptr);
+    }
+
+    // `foreign`: the cell, if the counterpart belongs to another block.
+    void race(uint32_t lane, uint32_t other_ins, uint32_t other, const C* foreign) {
+        if (!raced_) {
+            other_ins_ = other_ins;
+            other_warp_ = warp_of(other);
+            if constexpr (kIsGlobal)
+                if (foreign) other_block_ = (foreign_write(*foreign) ? foreign->write_block : foreign->read_block) - 1;
+        }
+        raced_ |= 1u << lane;
+    }
+
+    const Ins* i_;
+    Warp& w_;
+    const Access& access_;
+    C* cells_;
+    uint64_t base_;
+    uint32_t shift_, now_, block_;
+    uint32_t uninitialised_ = 0, raced_ = 0, other_ins_ = kNowhere, other_warp_ = kNowhere, other_block_ = kNowhere;
+};
+
+// An earlier lane with the same address, or -1: broadcasts along the rows or columns of a tile of lanes.
+inline int repeats(const Access& access, int l) {
+    const uint64_t* a = access.address;
+    if (l >= 1 && a[l] == a[l - 1]) return l - 1;
+    if (l >= 8 && a[l] == a[l - 8]) return l - 8;
+    return l >= 4 && a[l] == a[l - 4] ? l - 4 : -1;
+}
+
+template <class C>
+void watch_loads(const Access& access, Watch<C>& watch) {
+    uint32_t repeated = 0, unsettled = 0;
+    int earlier[kLanes];
+    for (int l = 0; l < kLanes; ++l) {
+        earlier[l] = access.watched == kAll ? repeats(access, l) : -1;
+        if (earlier[l] >= 0) repeated |= 1u << l | 1u << earlier[l];
+    }
+    for (uint32_t m = access.watched; m; m &= m - 1) {
+        const int l = __builtin_ctz(m);
+        const bool skip = earlier[l] >= 0 && !(unsettled >> earlier[l] & 1u);
+        if (!skip && watch.load(uint32_t(l), repeated >> l & 1u)) unsettled |= 1u << l;
+    }
+}
+
+template <class C>
+void watch_all(Access& access, Watch<C> watch, Space space, uint8_t* base, const uint8_t* incoming) {
+    if (access.use == Use::kLoad) watch_loads(access, watch);
+    else
+        for (uint32_t m = access.lanes; m; m &= m - 1) {
+            const uint32_t l = uint32_t(__builtin_ctz(m));
+            const uint8_t* bytes = incoming ? incoming + size_t(l) * access.size : nullptr;
+            if (access.watched >> l & 1u) watch.store(l, base, bytes);
+            if (bytes) std::memcpy(base + access.address[l], bytes, access.size);
+        }
+    watch.tell(space);
+}
+
+}  // namespace
+
+void watch_access(const Ins* i, Warp& w, Access& access, Space space, uint8_t* base, const uint8_t* incoming) {
+    const LaunchDesc& launch = *w.cta->launch;
+    Shadow& shadow = w.cta->shadow;
+    ++shadow.now;
+    if (space == kShared) {
+        access.watched = access.lanes;
+        watch_all(access, Watch<Cell>(i, w, access, shadow.cells.data(), launch.shared_base, shadow.shift), space, base, incoming);
+    } else {
+        auto* cells = reinterpret_cast<GlobalCell*>(launch.global_cells);
+        watch_all(access, Watch<GlobalCell>(i, w, access, cells, launch.arena_base, launch.global_shift), space, base, incoming);
+    }
+}
+
+}  // namespace emu
