@@ -42,6 +42,7 @@ $(VENV)/installed-test: pyproject.toml constraints.txt hatch_build.py | $(VENV)/
 demo: $(VENV)/installed $(if $(TORCH),$(VENV)/installed-torch)
 	@$(PY) -m flashgen build --d 64 --sram 96KB --verify
 	@$(PY) examples/quickstart.py
+	@$(PY) -m flashgen bench --n 512 --dtype fp32,fp16 --rounds 5
 
 test: $(VENV)/installed-test
 	@$(PY) -m pytest $(PYTEST_ARGS)

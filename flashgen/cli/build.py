@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="How to load it: auto; CPU: ctypes; CUDA: torch, cupy.",
+    help="How to load it: auto; CPU: ctypes; CUDA: torch, cupy, emulator.",
 )
 @click.option(
     "--emit",
@@ -51,7 +51,7 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None,
     from flashgen.cli.verify import exit_unless_passed, print_report, report_json, run_verification
     from flashgen.emission import emit_kernel
 
-    built, attn = _build(request(options), loader)
+    built, attn = _build(request(options), loader, verify)
     source = built.source
     source_path, *_ = emit_kernel(built, out, what).values()
     report = run_verification(attn, show_progress=not as_json) if verify and attn else None
@@ -73,15 +73,21 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None,
     exit_unless_passed(report)
 
 
-def _build(asked: dict[str, Any], loader: str) -> tuple[Built, Attention | None]:
-    """Builds, and loads too where this machine can run the target."""
+def _build(asked: dict[str, Any], loader: str, verify: bool) -> tuple[Built, Attention | None]:
+    """Builds, and loads too where this machine can run the target (to verify, the emulator will do)."""
     import flashgen
+    from flashgen.errors import SpecError
     from flashgen.pipeline import Built, build_kernel
     from flashgen.runtime.device import resolve_target, runs_here
     from flashgen.spec import make_spec
 
     target = resolve_target(asked["target"])
-    if runs_here(target):
+    here = runs_here(target)
+    if verify and not here and loader == "auto":
+        if target.kind == "cpu":
+            raise SpecError(f"This CPU cannot run {target}, so the kernel cannot be verified here. Leave --verify out.")
+        loader = "emulator"
+    if here or loader != "auto":
         attn = flashgen.build(**asked, loader=loader)
         return Built(attn.source, attn.artifact, attn.seconds), attn
     spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])

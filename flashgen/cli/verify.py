@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @kernel_options
-@click.option("--loader", default="auto", show_default=True, metavar="NAME", help="How to load it: auto, ctypes.")
+@click.option(
+    "--loader",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="How to load it: auto; CPU: ctypes; CUDA: torch, cupy, emulator.",
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the random values.")
 def verify(as_json: bool, loader: str, seed: int, **options: Any) -> None:
     """Check a kernel against float64 on many shapes and hostile values; exit code 5 if it fails.
@@ -24,6 +30,7 @@ def verify(as_json: bool, loader: str, seed: int, **options: Any) -> None:
     Example:
       flashgen verify --d 64 --sram 96KB
       flashgen verify --d 40 --dtype bf16 --causal top_left
+      flashgen verify --d 64 --sram 96KB --target sm_80 --loader emulator
     """
     import flashgen
     from flashgen.cli.output import print_json

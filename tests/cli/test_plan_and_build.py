@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.families import FAMILIES
 from flashgen.families.base import Family
 
@@ -148,3 +149,16 @@ def test_show_prints_numbered_source_and_bare_source(flashgen):
     assert "had nothing to say" in flashgen("show", "--d", 64, "--algorithm", "fa1", "--log").stdout
     data = json.loads(flashgen("show", "--d", 64, "--algorithm", "fa1", "--target", CPU, "--json").stdout)
     assert data["source"] == bare.stdout
+
+
+@pytest.mark.skipif(not find_nvrtc(), reason="no NVRTC: pip install 'flashgen[cuda]'")
+def test_a_cuda_kernel_is_verified_in_the_emulator_where_there_is_no_gpu(flashgen, monkeypatch):
+    monkeypatch.setattr("flashgen.runtime.device.runs_here", lambda target: False)
+    result = flashgen("build", "--d", 16, "--sram", "16KB", "--target", "sm_75", "--dtype", "fp32", "--verify")
+    assert result.exit_code == 0, result.output
+    assert "passed: 51 cases" in result.stdout
+    verified = flashgen("verify", "--d", 16, "--sram", "16KB", "--target", "sm_75", "--loader", "emulator", "--json")
+    assert json.loads(verified.stdout)["passed"] is True
+    refused = flashgen("build", "--d", 16, "--target", "cpu:aarch64", "--verify")
+    assert refused.exit_code == 2
+    assert "cannot be verified here" in refused.stderr

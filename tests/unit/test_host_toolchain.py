@@ -97,7 +97,7 @@ def test_a_compiler_says_its_version_its_machine_and_where_it_is(script: Any, mo
 
 
 VERSIONS = {
-    "gcc version 11.1.0 (GCC)": "gcc",
+    "gcc version 12.1.0 (GCC)": "gcc",
     "gcc version 13.0.1 20230401 (experimental)": "gcc",
     "clang version 12.0.0": "clang",
     "Debian clang version 14.0.6": "clang",
@@ -112,10 +112,10 @@ def test_a_version_line_is_understood(script: Any, monkeypatch: pytest.MonkeyPat
     assert find_compiler().version == version
 
 
-@pytest.mark.parametrize("version", ["gcc version 10.5.0", "gcc version 4.8.5 20150623", "clang version 11.1.0"])
+@pytest.mark.parametrize("version", ["gcc version 11.4.0", "gcc version 4.8.5 20150623", "clang version 11.1.0"])
 def test_a_version_that_is_too_old_is_refused(script: Any, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("CXX", str(script(answers(version))))
-    expected = rf"{version}.* is too old: flashgen needs g\+\+ 11 or clang\+\+ 12\. Install.*{INSTALL}"
+    expected = rf"{version}.* is too old: flashgen needs g\+\+ 12 or clang\+\+ 12\. Install.*{INSTALL}"
     with pytest.raises(ToolchainError, match=expected):
         find_compiler()
 

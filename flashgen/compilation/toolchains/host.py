@@ -36,7 +36,7 @@ _ARCH_FLAGS = {
     "aarch64": ("-march=armv8-a",),
 }
 _ELF = b"\x7fELF"
-_OLDEST = {"gcc": 11, "clang": 12}  # the first that know x86-64-v4 and __builtin_bit_cast
+_OLDEST = {"gcc": 12, "clang": 12}  # the first with x86-64-v4, __builtin_bit_cast and __builtin_shufflevector
 _INSTALL = (
     "Install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++; "
     "conda: conda install cxx-compiler) or set CXX."
