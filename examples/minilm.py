@@ -77,7 +77,9 @@ def main() -> int:
     difference = (embeddings["sdpa"] - embeddings["fgen"]).abs().max().item()
 
     batch, tokens = inputs["input_ids"].shape
-    print(f"{batch} sentences of up to {tokens} tokens, right-padded; embeddings of {embeddings['sdpa'].shape[1]} numbers")
+    print(
+        f"{batch} sentences of up to {tokens} tokens, right-padded; embeddings of {embeddings['sdpa'].shape[1]} numbers"
+    )
     for name, model in models.items():
         print(f"  {name:9s} {median_ms(lambda model=model: embed(model, inputs)):6.1f} ms")
     print(f"  largest difference of an embedding: {difference:.1e}")

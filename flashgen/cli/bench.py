@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from flashgen.cli.options import DTYPES, causal_option, json_option
+from flashgen.cli.options import ALGORITHMS, DTYPES, CommaList, causal_option, json_option
 
 if TYPE_CHECKING:
     from flashgen.measure.bench import BenchResult
 
-ALGORITHMS = ("standard", "fa1", "fa2")
-
-
-class _List(click.ParamType[list[str] | list[int]]):
-    """A comma-separated list of choices or of positive whole numbers."""
-
-    name = "list"
-
-    def __init__(self, choices: tuple[str, ...] | None = None) -> None:
-        self.choices = choices
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        items = [item.strip() for item in str(value).split(",") if item.strip()]
-        for item in items:
-            if self.choices is not None and item not in self.choices:
-                self.fail(f"{item!r} is not one of {', '.join(self.choices)}.", param, ctx)
-            if self.choices is None and not (item.isdecimal() and int(item) > 0):
-                self.fail(f"{item!r} is not a positive whole number.", param, ctx)
-        if not items:
-            self.fail("the list is empty.", param, ctx)
-        return items if self.choices is not None else [int(item) for item in items]
-
 
 @click.command()
-@click.option("--n", "lengths", default="512,2048", show_default=True, type=_List(), help="Sequence lengths.")
+@click.option("--n", "lengths", default="512,2048", show_default=True, type=CommaList(), help="Sequence lengths.")
 @click.option("--d", default=64, show_default=True, type=click.IntRange(1, 512), help="Head dim.")
 @click.option("--heads", default=8, show_default=True, type=click.IntRange(min=1), help="Query heads.")
 @click.option("--heads-kv", type=click.IntRange(min=1), help="Key and value heads. Default: as many.")
 @click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Batch size.")
-@click.option("--dtype", "dtypes", default="fp32", show_default=True, type=_List(DTYPES), help="Element types.")
+@click.option("--dtype", "dtypes", default="fp32", show_default=True, type=CommaList(DTYPES), help="Element types.")
 @click.option(
     "--algorithm",
     "algorithms",
     default="standard,fa1,fa2",
     show_default=True,
-    type=_List(ALGORITHMS),
+    type=CommaList(ALGORITHMS),
     help="What to time.",
 )
 @causal_option

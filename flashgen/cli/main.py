@@ -11,10 +11,13 @@ from flashgen.cli.bench import bench
 from flashgen.cli.build import build
 from flashgen.cli.cache import cache
 from flashgen.cli.doctor import doctor
+from flashgen.cli.explain import explain
+from flashgen.cli.io import io
 from flashgen.cli.plan import plan
 from flashgen.cli.run import run
 from flashgen.cli.show import show
 from flashgen.cli.verify import verify
+from flashgen.cli.visualize import visualize
 from flashgen.errors import FlashgenError
 from flashgen.log import configure, logger
 
@@ -53,5 +56,5 @@ def main() -> None:
     configure()
 
 
-for command in (plan, build, run, verify, bench, show, cache, doctor):
+for command in (plan, build, run, verify, bench, show, explain, io, visualize, cache, doctor):
     main.add_command(command)

@@ -10,6 +10,29 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 DTYPES = ("fp16", "bf16", "fp32", "fp64")
+ALGORITHMS = ("standard", "fa1", "fa2")
+
+
+class CommaList(click.ParamType[list[str] | list[int]]):
+    """A comma-separated list of choices or of positive whole numbers."""
+
+    name = "list"
+
+    def __init__(self, choices: tuple[str, ...] | None = None) -> None:
+        self.choices = choices
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Splits the text and checks every item."""
+        items = [item.strip() for item in str(value).split(",") if item.strip()]
+        for item in items:
+            if self.choices is not None and item not in self.choices:
+                self.fail(f"{item!r} is not one of {', '.join(self.choices)}.", param, ctx)
+            if self.choices is None and not (item.isdecimal() and int(item) > 0):
+                self.fail(f"{item!r} is not a positive whole number.", param, ctx)
+        if not items:
+            self.fail("the list is empty.", param, ctx)
+        return items if self.choices is not None else [int(item) for item in items]
+
 
 causal_option = click.option(
     "--causal",
@@ -23,7 +46,7 @@ algorithm_option = click.option(
     "--algorithm",
     default="auto",
     show_default=True,
-    type=click.Choice(["auto", "standard", "fa1", "fa2"]),
+    type=click.Choice(["auto", *ALGORITHMS]),
     help="How to compute it.",
 )
 target_option = click.option(

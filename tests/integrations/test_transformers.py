@@ -129,7 +129,8 @@ def test_a_name_that_transformers_would_take_for_flash_attn_is_refused():
 def tiny_llama(implementation: str):
     config = transformers.LlamaConfig(
         vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=128, attn_implementation=implementation, tie_word_embeddings=False,
+        num_key_value_heads=2, max_position_embeddings=128, tie_word_embeddings=False,
+        attn_implementation=implementation,
     )  # fmt: skip
     torch.manual_seed(1)
     return transformers.LlamaForCausalLM(config).eval()

@@ -67,12 +67,15 @@ def test_a_rendered_file_restates_its_plan(family: Family) -> None:
 
 
 def test_different_requests_have_different_names_and_bytes() -> None:
-    sources = [
-        rendered(family, d=d, d_v=d_v, dtype=dtype, causal=causal)
-        for family in CPU_FAMILIES
-        for d, d_v, dtype, causal in [(64, None, "fp16", False), (64, 32, "fp16", False), (64, None, "bf16", False),
-                                      (64, None, "fp16", "top_left"), (64, None, "fp16", "bottom_right"), (32, None, "fp16", False)]
-    ]  # fmt: skip
+    requests = [
+        {},
+        {"d_v": 32},
+        {"dtype": "bf16"},
+        {"causal": "top_left"},
+        {"causal": "bottom_right"},
+        {"d": 32},
+    ]
+    sources = [rendered(family, **request) for family in CPU_FAMILIES for request in requests]
     assert len({source.filename for source in sources}) == len({source.digest for source in sources}) == len(sources)
 
 
