@@ -29,7 +29,7 @@ class ProgramDesc(ctypes.Structure):
         ("frame_bytes", c_uint32),
         ("local_bytes", c_uint32),
         ("cell_shift", c_uint32),
-        ("pad", c_uint32),
+        ("partial_barriers", c_uint32),
     )
 
 

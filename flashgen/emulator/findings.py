@@ -32,21 +32,17 @@ _SPACES = ("global", "shared", "local", "constant", "parameter", "generic")
 _NOBODY = 0xFFFFFFFF
 
 
-class Narrator:
-    """Tells findings of one kernel and launch."""
+class Sites:
+    """Where the instructions of a kernel came from."""
 
-    def __init__(
-        self, module: PtxModule, encoded: EncodedKernel, arena: Arena, grid: tuple[int, int, int], source: str
-    ) -> None:
+    def __init__(self, module: PtxModule, encoded: EncodedKernel, source: str) -> None:
+        self.encoded = encoded
         self._module = module
-        self._encoded = encoded
-        self._arena = arena
-        self._grid = grid
         self._source = source.splitlines()
 
     def site(self, index: int) -> Site:
         """Where an instruction is; for a block marker, the instruction behind it."""
-        listing = self._encoded.listing
+        listing = self.encoded.listing
         while index + 1 < len(listing) and listing[index].source is None:
             index += 1
         return self.site_of(listing[index])
@@ -64,17 +60,26 @@ class Narrator:
         text = self._source[own.line - 1].strip() if own.file == 1 and own.line <= len(self._source) else ""
         return Site(op.source.line, op.source.text, file, own.line, text)
 
+
+class Narrator:
+    """Tells findings of one launch."""
+
+    def __init__(self, sites: Sites, arena: Arena, grid: tuple[int, int, int]) -> None:
+        self._sites = sites
+        self._arena = arena
+        self._grid = grid
+
     def tell(self, record: Any) -> Finding:
         """One record of the machine."""
         kind = _KINDS[int(record["kind"])]
-        site = self.site(int(record["ins"]))
-        other = None if record["other_ins"] == _NOBODY else self.site(int(record["other_ins"]))
+        site = self._sites.site(int(record["ins"]))
+        other = None if record["other_ins"] == _NOBODY else self._sites.site(int(record["other_ins"]))
         block = self._block(int(record["cta"]))
         who = f"block {block}, warp {int(record['warp'])}, {lanes(int(record['lanes']))}"
         what = self._what(kind, record, other)
         times = f", {int(record['count']):,} times" if record["count"] > 1 else ""
         return Finding(
-            kind, f"{kind}: {what}; {who}{times}; at {site}", self._encoded.kernel.name, site, other, block,
+            kind, f"{kind}: {what}; {who}{times}; at {site}", self._sites.encoded.kernel.name, site, other, block,
             int(record["warp"]), int(record["lanes"]), int(record["address"]), int(record["count"]),
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from flashgen.emulator.abi import (
     ProgramDesc,
 )
 from flashgen.emulator.arena import Arena, sparse_bytes
-from flashgen.emulator.findings import Narrator
+from flashgen.emulator.findings import Sites
 from flashgen.emulator.native import Machine
 from flashgen.emulator.program.encode import EncodedKernel
 from flashgen.emulator.program.layout import GLOBAL_BASE, SHARED_BASE
@@ -81,7 +81,7 @@ class LoadedProgram:
         desc = ProgramDesc(
             *(array.ctypes.data for array in arrays), len(constants), len(encoded.ins), len(encoded.ops),
             len(encoded.specials), len(encoded.image), encoded.frame_bytes, kernel.local_bytes,
-            kernel.narrowest_shared.bit_length() - 1, 0,
+            kernel.narrowest_shared.bit_length() - 1, int(kernel.partial_barriers),
         )  # fmt: skip
         return cls(machine, encoded, machine.create(desc), arrays)
 
@@ -168,17 +168,18 @@ def executed_per_instruction(encoded: EncodedKernel, counts: Array) -> tuple[Arr
     return counts["executed"][of_block] * real, counts["lanes"][of_block] * real
 
 
-def line_counts(encoded: EncodedKernel, raw: Raw, narrator: Narrator) -> tuple[LineCounts, ...]:
+def line_counts(sites: Sites, counts: Array) -> tuple[LineCounts, ...]:
     """Counters of every instruction, in the order of the program."""
-    executed, _ = executed_per_instruction(encoded, raw.counts)
+    encoded = sites.encoded
+    executed, _ = executed_per_instruction(encoded, counts)
     lines = []
     for index, op in enumerate(encoded.listing):
         if op.source is None or executed[index] == 0:
             continue
-        row = raw.counts[index]
+        row = counts[index]
         waves, ideal = int(row["wavefronts"]), int(row["ideal_wavefronts"])
         lines.append(
-            LineCounts(narrator.site_of(op), op.unit, int(executed[index]), waves, waves - ideal, int(row["sectors"]))
+            LineCounts(sites.site_of(op), op.unit, int(executed[index]), waves, waves - ideal, int(row["sectors"]))
         )
     return tuple(lines)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flashgen.emulator.arena import Arena
 from flashgen.emulator.arguments import Buffer, NDArray, buffers_of, pack
 from flashgen.emulator.errors import PtxError
-from flashgen.emulator.findings import Narrator
+from flashgen.emulator.findings import Narrator, Sites
 from flashgen.emulator.isa.table import lookup
 from flashgen.emulator.launch import (
     LoadedProgram,
@@ -147,7 +148,8 @@ class Module:
         last: list[Finding],
     ) -> Report:
         encoded = program.encoded
-        narrator = Narrator(self.ptx, encoded, arena, grid, self._source)
+        sites = Sites(self.ptx, encoded, self._source)
+        narrator = Narrator(sites, arena, grid)
         findings = [*(narrator.tell(record) for record in raw.findings), *last]
         executed, lanes = executed_per_instruction(encoded, raw.counts)
         total = int(executed.sum())
@@ -164,7 +166,7 @@ class Module:
             shared=shared_counts(encoded, raw.counts),
             barriers=raw.barriers,
             seconds=raw.seconds,
-            lines=line_counts(encoded, raw, narrator),
+            tell_lines=partial(line_counts, sites, raw.counts),
         )
 
 

@@ -51,7 +51,7 @@ class MachineToolchain:
         files = split_files(source.text)
         for name, text in files.items():
             (workdir / name).write_text(text, encoding="utf-8")
-        units = [name for name in files if name.endswith(".cpp")]
+        units = sorted((name for name in files if name.endswith(".cpp")), key=lambda name: -len(files[name]))
         command = [*find_compiler().command, *self.flags(source.target)]
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             logs = list(pool.map(lambda unit: _run([*command, "-c", unit], source, workdir), units))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -114,6 +115,11 @@ class LineCounts:
     sectors: int = 0
 
 
+_PLAIN = (
+    "kernel", "grid", "block", "shared_bytes", "instructions", "warp_instructions", "lane_use", "barriers", "seconds"
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The result of one launch.
@@ -129,7 +135,7 @@ class Report:
         traffic: by array (checked launches only, as `shared`).
         barriers: completed ones.
         seconds: wall time of the machine.
-        lines: counters of every instruction.
+        tell_lines: makes `lines`, which take longer than a short launch.
     """
 
     kernel: str
@@ -144,7 +150,12 @@ class Report:
     shared: SharedCounts
     barriers: int
     seconds: float
-    lines: tuple[LineCounts, ...]
+    tell_lines: Callable[[], tuple[LineCounts, ...]] = field(repr=False, compare=False)
+
+    @property
+    def lines(self) -> tuple[LineCounts, ...]:
+        """Counters of every instruction that ran, in the order of the program."""
+        return self.tell_lines()
 
     @property
     def ok(self) -> bool:
@@ -167,7 +178,12 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON-like data."""
-        return asdict(self)
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        plain["findings"] = [asdict(finding) for finding in self.findings]
+        plain["traffic"] = {name: asdict(traffic) for name, traffic in self.traffic.items()}
+        plain["shared"] = asdict(self.shared)
+        plain["lines"] = [asdict(line) for line in self.lines]
+        return plain
 
     def to_json(self) -> str:
         """Everything, as JSON."""

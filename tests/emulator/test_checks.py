@@ -286,3 +286,37 @@ def test_a_race_between_other_warps_than_the_last_reader_is_found() -> None:
     )
     for order in _ORDERS:
         Module(fixed).launch("k", 1, 96, [Out(out)], schedule=Schedule(warps=order)).raise_for_findings()
+
+
+@pytest.mark.parametrize("order", _ORDERS)
+def test_readers_that_are_released_one_by_one_do_not_race(order: str) -> None:
+    """Two consumer warps read a tile at different times and arrive at different barriers; the producer waits for both."""
+    body = """
+.version 8.0
+.target sm_80
+.address_size 64
+.entry k(.param .u64 out)
+{
+    .shared .u32 cell; .reg .b32 %t, %w, %i, %r<4>; .reg .b64 %o; .reg .pred %p<6>;
+    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; mov.u32 %i, 0; mov.u32 %r1, 0; and.b32 %r2, %t, 31; setp.eq.u32 %p0, %r2, 0;
+    LOOP:
+    setp.ne.u32 %p1, %w, 0; @%p1 bra CONSUMER;
+    @%p0 st.shared.u32 [cell], %i;
+    bar.sync 1, 64; bar.sync 2, 64;      // full, to each consumer
+    bar.sync 3, 64; bar.sync 4, 64;      // empty, from each
+    bra NEXT;
+    CONSUMER:
+    setp.eq.u32 %p2, %w, 2; @%p2 bra SECOND;
+    bar.sync 1, 64; ld.shared.u32 %r0, [cell]; add.u32 %r1, %r1, %r0; bar.arrive 3, 64; bra NEXT;
+    SECOND: bar.sync 2, 64; ld.shared.u32 %r0, [cell]; add.u32 %r1, %r1, %r0; bar.arrive 4, 64;
+    NEXT: add.u32 %i, %i, 1; setp.lt.u32 %p3, %i, 10; @%p3 bra LOOP;
+    ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 4, %o; st.global.u32 [%o], %r1; ret;
+}"""
+    out = np.zeros(96, np.uint32)
+    Module(body).launch("k", 1, 96, [Out(out)], schedule=Schedule(warps=order, seed=6)).raise_for_findings()
+    assert out.tolist() == [0] * 32 + [45] * 64
+    for barrier in ("bar.sync 3, 64;", "bar.sync 4, 64;"):  # without waiting for one of the consumers
+        report = Module(body.replace(barrier, "")).launch(
+            "k", 1, 96, [Out(out)], schedule=Schedule(warps=order, seed=6)
+        )
+        assert report.of_kind("race")

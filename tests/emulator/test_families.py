@@ -7,6 +7,7 @@ The PTX is the very one that the CUDA toolchain made; without such a toolchain t
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from flashgen.compilation.builder import build
 from flashgen.compilation.toolchains.cuda import cuda_toolchain
+from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.emulator import Finding, In, Module, Out, Report, Schedule, Scratch, Struct
 from flashgen.errors import ToolchainError
 from flashgen.families import FAMILIES, family_named
@@ -34,6 +36,7 @@ ORDERS = ("round_robin", "reverse", "random")
 # P may be rounded to the input's type before P V; out always is.
 TOLERANCES = {"fp32": 2e-6, "fp16": 2e-3, "bf16": 1.6e-2, "fp64": 1e-14}
 SM_COUNT = 8
+Kernel = tuple[Module, KernelSource, LaunchPlan]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Result:
 @cache
 def compiled(
     family: str, d: int, dv: int, dtype: str, causal: bool | str, target: str, tile: tuple[int, int] | None
-) -> tuple[Module, KernelSource, LaunchPlan]:
+) -> Kernel:
     machine, chosen, spec = parse_target(target), family_named(family), make_spec(d, dtype, causal, dv)  # type: ignore[arg-type]
     try:
         toolchain = cuda_toolchain(machine)
@@ -69,10 +72,11 @@ def compiled(
 def attend(
     family: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, dtype: str, causal: bool | str = False, *, target: str = "sm_80",
     tile: tuple[int, int] | None = None, seqlens_k: np.ndarray | None = None, row_ranges: int | None = None, order: str = "round_robin",
+    kernel: Kernel | None = None,
 ) -> Result:  # fmt: skip
     """Runs a family's launch plan on the emulator."""
     (b, h, sq, d), (_, hkv, sk, dv) = q.shape, v.shape
-    module, source, plan = compiled(family, d, dv, dtype, causal, target, tile)
+    module, source, plan = kernel or compiled(family, d, dv, dtype, causal, target, tile)
     out = np.empty((b, h, sq, dv), q.dtype)
     lse = np.empty((b, h, sq), np.float64 if dtype == "fp64" else np.float32)
     out.view(np.uint8)[...] = lse.view(np.uint8)[...] = 0xFF  # NaN
@@ -200,3 +204,31 @@ def test_no_bank_conflicts(family: str) -> None:
     result = attend(family, q, k, v, "fp32")
     assert sum(report.shared.accesses for report in result.reports) > 0 or family == "cuda_standard"
     assert sum(report.shared.conflicts for report in result.reports) == 0
+
+
+_BARRIER = re.compile(r"__sync(?:threads|warp)\(\);")
+
+
+@pytest.mark.parametrize("family", CUDA_FAMILIES)
+def test_every_barrier_is_needed(family: str) -> None:
+    """Each barrier of each kernel, taken away, is missed, in every order."""
+    q, k, v = tensors("fp32", 1, 1, 1, 70, 100, 40, 40)
+    _, source, plan = compiled(family, 40, 40, "fp32", False, "sm_80", (32, 32))
+    barriers = list(_BARRIER.finditer(source.text))
+    assert barriers
+    for barrier in barriers:
+        mutant = _compile_text(source.text[: barrier.start()] + ";" + source.text[barrier.end() :])
+        for order in ORDERS:
+            result = attend(family, q, k, v, "fp32", order=order, kernel=(mutant, source, plan))
+            kinds = {finding.kind for report in result.reports for finding in report.findings}
+            line = source.text[: barrier.start()].count("\n") + 1
+            assert kinds & {"race", "uninitialised-read"}, f"{family}, line {line}, {order}: {kinds}"
+
+
+def _compile_text(text: str) -> Module:
+    libraries = find_nvrtc()
+    if not libraries:
+        pytest.skip("NVRTC is not installed")
+    program = libraries[0].compile(text, "mutant.cu", ("-arch=compute_80", "--std=c++17", "-lineinfo"))
+    assert program.succeeded, program.log
+    return Module(program.ptx, source=text)

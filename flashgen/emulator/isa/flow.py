@@ -86,6 +86,7 @@ def build_barrier(low: Lowering, ins: Instruction, f: Fields) -> None:
         negated = int(isinstance(p, Negated))
     else:
         need(low, ins, 1, 2)
+    low.kernel.partial_barriers |= len(operands) > 1
     slots.append(low.read(operands[0], "u32", ins))
     slots.append(low.read(operands[1], "u32", ins) if len(operands) > 1 else Const(0, 32))
     aux = (int(f["way"] != "arrive"), code("barred", {"barred": reduction}), negated, int(len(operands) > 1))

@@ -7,7 +7,6 @@ namespace emu {
 
 constexpr int kLanes = 32;
 constexpr uint32_t kAll = 0xffffffffu;
-constexpr int kMaxWarps = 32;
 constexpr int kAux = 8;
 constexpr uint32_t kAbiVersion = 1;
 constexpr uint32_t kNoGuard = 0xffffffffu;
@@ -45,7 +44,7 @@ struct ProgramDesc {
     uint32_t num_ins, num_ops, num_specials;
     uint32_t image_bytes, frame_bytes, local_bytes;
     uint32_t cell_shift;  // log2 bytes of a shared-memory shadow cell: the narrowest shared access
-    uint32_t pad;
+    uint32_t partial_barriers;  // some barriers are not of the whole CTA
 };
 
 enum BufferFlags : uint32_t {

@@ -11,7 +11,10 @@ namespace {
 
 constexpr int kMaxVector = 8;
 
-template <class T> struct Storage { using type = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>; };
+// The unsigned integer that holds a T.
+template <size_t Bytes> struct Storage { using type = uint64_t; };
+template <> struct Storage<2> { using type = uint16_t; };
+template <> struct Storage<4> { using type = uint32_t; };
 
 struct Add { template <class T> static T of(T a, T b, T) { return T(a + b); } };
 struct Min { template <class T> static T of(T a, T b, T) { return a < b ? a : b; } };
@@ -37,7 +40,7 @@ template <class H> struct AddPair {
 // A misaligned address has been reported; the host must not trap on it.
 template <class F, class T>
 T update(uint8_t* at, T b, T c) {
-    using U = typename Storage<T>::type;
+    using U = typename Storage<sizeof(T)>::type;
     if (reinterpret_cast<uintptr_t>(at) % sizeof(U)) {
         T old;
         std::memcpy(&old, at, sizeof old);
@@ -67,7 +70,8 @@ void update_element(uint8_t* at, const void* b, const void* c, void* old, bool g
     std::memcpy(old, &was, sizeof was);
 }
 
-void update_lanes(const Ins* i, Warp& w, const Access& access, uint8_t* base, uint32_t size, Update update, bool global) {
+void update_lanes(
+    const Ins* i, Warp& w, const Access& access, uint8_t* base, uint32_t size, Update update, bool global) {
     const uint32_t n = i->aux[4], results = i->aux[6] ? n : 0;
     const bool has_c = i->aux[7] > 1;
     const uint32_t *d = i->op + 1, *op = d + results;

@@ -56,6 +56,7 @@ Program* make_program(const ProgramDesc& desc) {
     program->frame_bytes = desc.frame_bytes;
     program->local_bytes = desc.local_bytes;
     program->cell_shift = desc.cell_shift;
+    program->partial_barriers = desc.partial_barriers != 0;
     program->fast = link(desc, *program, false);
     program->checked = link(desc, *program, true);
     return program;

@@ -98,7 +98,8 @@ const Ins* slct(const Ins* i, Warp& w) {
 #define EMU_EQUAL(T, suffix) {"setp.eq." suffix, setp<Eq, T>}, {"setp.ne." suffix, setp<Ne, T>}
 #define EMU_ORDER(T, suffix) {"setp.lt." suffix, setp<Lt, T>}, {"setp.le." suffix, setp<Le, T>}
 #define EMU_FLOATING(T, suffix) \
-    EMU_EQUAL(T, suffix), EMU_ORDER(T, suffix), {"setp.equ." suffix, setp<Equ, T>}, {"setp.neu." suffix, setp<Neu, T>}, \
+    EMU_EQUAL(T, suffix), EMU_ORDER(T, suffix), \
+    {"setp.equ." suffix, setp<Equ, T>}, {"setp.neu." suffix, setp<Neu, T>}, \
     {"setp.ltu." suffix, setp<Ltu, T>}, {"setp.leu." suffix, setp<Leu, T>}, \
     {"setp.num." suffix, setp<Num, T>}, {"setp.nan." suffix, setp<Nan, T>}
 #define EMU_SLCT(T, name) \

@@ -165,7 +165,9 @@ struct Pair {
 // tf32 keeps 10 bits of mantissa; .rna breaks ties away from zero.
 struct Tf32Away {
     static uint32_t of(uint32_t u) {
-        return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0x1000u) & 0xffffe000u;
+        const uint32_t magnitude = u & 0x7fffffffu;
+        if (magnitude >= 0x7f800000u) return magnitude == 0x7f800000u ? u : 0x7fffffffu;
+        return (u + 0x1000u) & 0xffffe000u;
     }
 };
 

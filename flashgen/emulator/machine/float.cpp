@@ -7,17 +7,26 @@
 namespace emu {
 namespace {
 
-template <bool Ftz> struct Add { template <class T> static T of(T a, T b) { return canonical(ftz<Ftz>(ftz<Ftz>(a) + ftz<Ftz>(b))); } };
-template <bool Ftz> struct Sub { template <class T> static T of(T a, T b) { return canonical(ftz<Ftz>(ftz<Ftz>(a) - ftz<Ftz>(b))); } };
-template <bool Ftz> struct Mul { template <class T> static T of(T a, T b) { return canonical(ftz<Ftz>(ftz<Ftz>(a) * ftz<Ftz>(b))); } };
-template <bool Ftz> struct Div { template <class T> static T of(T a, T b) { return canonical(ftz<Ftz>(ftz<Ftz>(a) / ftz<Ftz>(b))); } };
-template <bool Ftz> struct Fma {
-    template <class T> static T of(T a, T b, T c) {
-        return canonical(ftz<Ftz>(std::fma(ftz<Ftz>(a), ftz<Ftz>(b), ftz<Ftz>(c))));
-    }
+struct Plus { template <class T> static T of(T a, T b) { return a + b; } };
+struct Minus { template <class T> static T of(T a, T b) { return a - b; } };
+struct Times { template <class T> static T of(T a, T b) { return a * b; } };
+struct Over { template <class T> static T of(T a, T b) { return a / b; } };
+struct Inverse { template <class T> static T of(T a) { return T(1) / a; } };
+struct Root { template <class T> static T of(T a) { return std::sqrt(a); } };
+struct Fused { template <class T> static T of(T a, T b, T c) { return std::fma(a, b, c); } };
+
+// An operation with its operands and its result flushed, if asked for, and one NaN for all.
+template <class Op, bool Ftz>
+struct Arithmetic {
+    template <class... T> static auto of(T... a) { return canonical(ftz<Ftz>(Op::of(ftz<Ftz>(a)...))); }
 };
-template <bool Ftz> struct Rcp1 { template <class T> static T of(T a) { return canonical(ftz<Ftz>(T(1) / ftz<Ftz>(a))); } };
-template <bool Ftz> struct Sqrt1 { template <class T> static T of(T a) { return canonical(ftz<Ftz>(std::sqrt(ftz<Ftz>(a)))); } };
+template <bool Ftz> using Add = Arithmetic<Plus, Ftz>;
+template <bool Ftz> using Sub = Arithmetic<Minus, Ftz>;
+template <bool Ftz> using Mul = Arithmetic<Times, Ftz>;
+template <bool Ftz> using Div = Arithmetic<Over, Ftz>;
+template <bool Ftz> using Fma = Arithmetic<Fused, Ftz>;
+template <bool Ftz> using Rcp1 = Arithmetic<Inverse, Ftz>;
+template <bool Ftz> using Sqrt1 = Arithmetic<Root, Ftz>;
 
 // Sign operations touch one bit; NaN is canonical only where the manual asks for arithmetic.
 template <bool Ftz> struct Abs { template <class T> static T of(T a) { return ftz<Ftz>(std::fabs(a)); } };
@@ -58,15 +67,19 @@ struct DivApprox {
     static float of(float x, float y) {
         const float a = ftz<Ftz>(x), b = ftz<Ftz>(y), size = std::fabs(b);
         if (size > 0x1p126f && size < std::numeric_limits<float>::infinity())
-            return std::isinf(a) || a != a ? canonical(a * 0.0f) : ftz<Ftz>(std::copysign(0.0f, a) * std::copysign(1.0f, b));
+            return std::isfinite(a) ? std::copysign(0.0f, a) * std::copysign(1.0f, b) : canonical(a * 0.0f);
         return canonical(ftz<Ftz>(a / b));
     }
 };
 // The low word of the result is zero: these serve as seeds of Newton iterations.
 inline double high_word(double x) { return bits<double>(bits<uint64_t>(x) & 0xffffffff00000000ull); }
 inline double flush(double x) { return (bits<uint64_t>(x) & 0x7ff0000000000000ull) ? x : std::copysign(0.0, x); }
-struct RcpApprox64 { static double of(double a) { return canonical(high_word(flush(1.0 / flush(high_word(a))))); } };
-struct RsqrtApproxFtz64 { static double of(double a) { return canonical(high_word(flush(1.0 / std::sqrt(flush(high_word(a)))))); } };
+struct RcpApprox64 {
+    static double of(double a) { return canonical(high_word(flush(1.0 / flush(high_word(a))))); }
+};
+struct RsqrtApproxFtz64 {
+    static double of(double a) { return canonical(high_word(flush(1.0 / std::sqrt(flush(high_word(a)))))); }
+};
 struct Rsqrt64 { static double of(double a) { return canonical(1.0 / std::sqrt(a)); } };
 
 enum Class { kFinite, kInfinite, kNumber, kNotANumber, kNormal, kSubnormal };
@@ -105,7 +118,8 @@ struct Both {
     {name ".approx.f32", unary1<Approx<F, false>, float>}, {name ".approx.ftz.f32", unary1<Approx<F, true>, float>}
 #define EMU_EXTREME(name, map, max) \
     {name ".f32", map<Extreme<max, false, false>, float>}, {name ".ftz.f32", map<Extreme<max, true, false>, float>}, \
-    {name ".NaN.f32", map<Extreme<max, false, true>, float>}, {name ".ftz.NaN.f32", map<Extreme<max, true, true>, float>}
+    {name ".NaN.f32", map<Extreme<max, false, true>, float>}, \
+    {name ".ftz.NaN.f32", map<Extreme<max, true, true>, float>}
 #define EMU_XORSIGN(name, max) \
     {name ".xorsign.f32", binary1<ExtremeXorsign<max, false, false>, float>}, \
     {name ".ftz.xorsign.f32", binary1<ExtremeXorsign<max, true, false>, float>}, \

@@ -54,10 +54,6 @@ struct f16 {
 struct bf16 {
     uint16_t raw;
 };
-template <class H>
-struct packed {  // .f16x2, .bf16x2: the low half is the first element
-    H lo, hi;
-};
 
 // Exact: the multiplication rebiases the exponent and normalises subnormals in one step.
 inline float widen(f16 h) {

@@ -78,7 +78,9 @@ private:
         cta_.stopped = false;
         cta_.steps = 0;
         std::fill(cta_.shared.begin(), cta_.shared.end(), uint8_t(0xff));  // NaN, whatever the type
-        if (launch.checked) cta_.shadow.reset(launch.shared_bytes, cta_.program->cell_shift);
+        const Program& program = *cta_.program;
+        if (launch.checked)
+            cta_.shadow.reset(launch.shared_bytes, program.cell_shift, cta_.num_warps, program.partial_barriers);
         for (Barrier& barrier : cta_.barriers) barrier.reset(cta_.num_warps);
         for (uint32_t k = 0; k < cta_.num_warps; ++k) reset(cta_.warps[k], k);
         turn_ = launch.warp_order == kReverse ? cta_.num_warps - 1 : 0;

@@ -50,16 +50,21 @@ void with_length(const Ins* i, F&& f) {
         default: return f(M{}, R{}, std::integral_constant<int, 8>{});
     }
 }
-template <class M, class S, class F>  // unsigned and signed element
+template <class M, class S, class R, class F>  // unsigned and signed element, register
+void with_sign(const Ins* i, F&& f) {
+    if (i->aux[2]) with_length<S, R>(i, f);
+    else with_length<M, R>(i, f);
+}
+template <class M, class S, class F>
 void with_register(const Ins* i, F&& f) {
     switch (i->aux[3]) {
         case 1:
-            if constexpr (sizeof(M) <= 2) return i->aux[2] ? with_length<S, uint16_t>(i, f) : with_length<M, uint16_t>(i, f);
+            if constexpr (sizeof(M) <= 2) return with_sign<M, S, uint16_t>(i, f);
             return;
         case 2:
-            if constexpr (sizeof(M) <= 4) return i->aux[2] ? with_length<S, uint32_t>(i, f) : with_length<M, uint32_t>(i, f);
+            if constexpr (sizeof(M) <= 4) return with_sign<M, S, uint32_t>(i, f);
             return;
-        default: return i->aux[2] ? with_length<S, uint64_t>(i, f) : with_length<M, uint64_t>(i, f);
+        default: return with_sign<M, S, uint64_t>(i, f);
     }
 }
 template <class F>
@@ -76,7 +81,9 @@ void read_any(const Ins* i, Warp& w, const Access& access, const uint8_t* base) 
     with_types(i, [&](auto m, auto r, auto n) { read_lanes<decltype(m), decltype(r), n()>(i, w, access, base); });
 }
 void write_any(const Ins* i, Warp& w, const Access& access, uint8_t* base, bool packed) {
-    with_types(i, [&](auto m, auto r, auto n) { write_lanes<decltype(m), decltype(r), n()>(i, w, access, base, packed); });
+    with_types(i, [&](auto m, auto r, auto n) {
+        write_lanes<decltype(m), decltype(r), n()>(i, w, access, base, packed);
+    });
 }
 
 template <bool Checked>
@@ -123,12 +130,13 @@ const Ins* store(const Ins* i, Warp& w) {
 
 const Ins* prefetch(const Ins* i, Warp&) { return i + 1; }
 
+#define EMU_ACCESS(name, function, space) {name, function<space, false>, function<space, true>}
 const TableEntry kEntries[] = {
-    {"ld.global", load<kGlobal, false>, load<kGlobal, true>}, {"st.global", store<kGlobal, false>, store<kGlobal, true>},
-    {"ld.shared", load<kShared, false>, load<kShared, true>}, {"st.shared", store<kShared, false>, store<kShared, true>},
-    {"ld.local", load<kLocal, false>, load<kLocal, true>}, {"st.local", store<kLocal, false>, store<kLocal, true>},
-    {"ld.generic", load<kGeneric, false>, load<kGeneric, true>}, {"st.generic", store<kGeneric, false>, store<kGeneric, true>},
-    {"ld.const", load<kConst, false>, load<kConst, true>}, {"ld.param", load<kParam, false>, load<kParam, true>},
+    EMU_ACCESS("ld.global", load, kGlobal), EMU_ACCESS("st.global", store, kGlobal),
+    EMU_ACCESS("ld.shared", load, kShared), EMU_ACCESS("st.shared", store, kShared),
+    EMU_ACCESS("ld.local", load, kLocal), EMU_ACCESS("st.local", store, kLocal),
+    EMU_ACCESS("ld.generic", load, kGeneric), EMU_ACCESS("st.generic", store, kGeneric),
+    EMU_ACCESS("ld.const", load, kConst), EMU_ACCESS("ld.param", load, kParam),
     {"prefetch", prefetch},
 };
 

@@ -1,4 +1,5 @@
 // Memory under watch: races, and uninitialised reads of shared memory, by shadow cell.
+#include <atomic>
 #include <type_traits>
 
 #include "memory.hpp"
@@ -14,12 +15,13 @@ inline bool unordered(const Warp& w, uint32_t lane, uint32_t thread, uint32_t ti
     return (other != lane || (thread & kManyLanes)) && (time > w.met[lane] || time > w.met[other]);
 }
 
-// The thread of a racing read, or kNowhere. Of the readers only the last is known by its lane.
-uint32_t racing_reader(const Warp& w, uint32_t lane, const Cell& cell) {
+// The thread of a racing read, or kNowhere. `times`: when each warp read the cell; null: the last read stands
+// for all. Only the last reader is known by its lane.
+uint32_t racing_reader(const Warp& w, uint32_t lane, const Cell& cell, const uint32_t* times) {
     if (unordered(w, lane, cell.reader, cell.read)) return cell.reader;
     for (uint32_t m = cell.readers & ~(1u << w.id); m; m &= m - 1) {
         const uint32_t other = uint32_t(__builtin_ctz(m));
-        if (cell.read > w.seen[other]) return other;
+        if ((times ? times[other] : cell.read) > w.seen[other]) return other;
     }
     return kNowhere;
 }
@@ -45,43 +47,47 @@ public:
                 unsettled |= !kIsGlobal;
             } else if (foreign_write(cell) || cell.written > w_.quiet) {
                 unsettled = true;
-                if (races_with_write(lane, cell)) race(lane, cell.write_ins, cell.writer, foreign_write(cell) ? &cell : nullptr);
+                if (races_with_write(lane, cell)) race_with_write(lane, cell);
             }
             note_read(cell, me);
         });
         return unsettled;
     }
 
-    // `base` holds the old bytes, `incoming` (if known) this lane's new ones: writing what is there already
-    // is benign.
-    void store(uint32_t lane, const uint8_t* base, const uint8_t* incoming) {
-        const uint64_t start = access_.address[lane], width = uint64_t(1) << shift_;
-        const uint32_t me = thread_id(w_.id, lane) | (access_.strong ? kAtomicAccess : 0u);
-        each_cell(lane, [&](C& cell, uint64_t address) {
-            if (foreign_write(cell) || foreign_read(cell) || cell.written > w_.quiet || cell.read > w_.quiet) {
-                const uint64_t from = address > start ? address : start, end = start + access_.size;
-                const uint64_t to = address + width < end ? address + width : end;
-                const bool same = incoming && std::memcmp(base + from, incoming + (from - start), to - from) == 0;
-                if (!same) conflict(lane, cell);
-            }
-            C fresh{};
-            fresh.written = now_;
-            fresh.writer = me;
-            fresh.write_ins = i_->index;
-            if constexpr (kIsGlobal) fresh.write_block = block_;
-            cell = fresh;
+    // Judges a lane's write against what was there, writes `incoming` (null for atomics, which write
+    // themselves), and signs for it. Writing the bytes that are there already is benign; a cell is signed only
+    // when its bytes are, so that another block that sees the signature sees the bytes.
+    void store(uint32_t lane, uint8_t* base, const uint8_t* incoming) {
+        const uint64_t start = access_.address[lane], end = start + access_.size, width = uint64_t(1) << shift_;
+        each_cell(lane, [&](const C& cell, uint64_t address) {
+            const bool foreign = foreign_write(cell) || foreign_read(cell);
+            if (!foreign && cell.written <= w_.quiet && cell.read <= w_.quiet) return;
+            if (foreign) std::atomic_thread_fence(std::memory_order_acquire);
+            const uint64_t from = address > start ? address : start;
+            const uint64_t to = address + width < end ? address + width : end;
+            const bool same = incoming && std::memcmp(base + from, incoming + (from - start), to - from) == 0;
+            if (!same) conflict(lane, cell);
         });
+        if (incoming) std::memcpy(base + start, incoming, access_.size);
+        if (kIsGlobal) std::atomic_thread_fence(std::memory_order_release);
+        C signature{};
+        signature.written = now_;
+        signature.writer = thread_id(w_.id, lane) | (access_.strong ? kAtomicAccess : 0u);
+        signature.write_ins = i_->index;
+        if constexpr (kIsGlobal) signature.write_block = block_;
+        each_cell(lane, [&](C& cell, uint64_t) { cell = signature; });
     }
 
     void tell(Space space) {
         if (uninitialised_)
-            report(i_, w_, kUninitialised, uninitialised_, access_.address[__builtin_ctz(uninitialised_)], access_.size, space);
+            report(i_, w_, kUninitialised, uninitialised_, first_of(uninitialised_), access_.size, space);
         if (raced_)
-            report(i_, w_, kRace, raced_, access_.address[__builtin_ctz(raced_)], access_.size, space, other_ins_, other_warp_,
-                   other_block_);
+            report(i_, w_, kRace, raced_, first_of(raced_), access_.size, space, other_ins_, other_warp_, other_block_);
     }
 
 private:
+    uint64_t first_of(uint32_t lanes) const { return access_.address[__builtin_ctz(lanes)]; }
+
     template <class F>
     void each_cell(uint32_t lane, F&& f) {
         const uint64_t start = access_.address[lane] - base_;
@@ -123,18 +129,27 @@ private:
         cell.reader = me | (one_lane ? 0u : kManyLanes) | (all_strong ? kAtomicAccess : 0u) | blocks;
         cell.read = now_;
         cell.read_ins = i_->index;
+        if (uint32_t* times = read_times(cell)) times[w_.id] = now_;
+    }
+
+    uint32_t* read_times(const C& cell) const {
+        Shadow& shadow = w_.cta->shadow;
+        if (kIsGlobal || shadow.read_times.empty()) return nullptr;
+        return shadow.read_times.data() + size_t(&cell - cells_) * shadow.warps;
     }
 
     void conflict(uint32_t lane, const C& cell) {
-        if (cell.written && races_with_write(lane, cell))
-            race(lane, cell.write_ins, cell.writer, foreign_write(cell) ? &cell : nullptr);
+        if (cell.written && races_with_write(lane, cell)) race_with_write(lane, cell);
         if (cell.readers == 0 || (access_.strong && (cell.reader & kAtomicAccess))) return;
         if (foreign_read(cell)) return race(lane, cell.read_ins, cell.reader, &cell);
         if (cell.read <= w_.quiet) return;
-        const uint32_t reader = racing_reader(w_, lane, cell);
+        const uint32_t reader = racing_reader(w_, lane, cell, read_times(cell));
         if (reader != kNowhere) race(lane, cell.read_ins, reader, nullptr);
     }
 
+    void race_with_write(uint32_t lane, const C& cell) {
+        race(lane, cell.write_ins, cell.writer, foreign_write(cell) ? &cell : nullptr);
+    }
     // `foreign`: the cell, if the counterpart belongs to another block.
     void race(uint32_t lane, uint32_t other_ins, uint32_t other, const C* foreign) {
         if (!raced_) {
@@ -186,7 +201,7 @@ void watch_all(Access& access, Watch<C> watch, Space space, uint8_t* base, const
             const uint32_t l = uint32_t(__builtin_ctz(m));
             const uint8_t* bytes = incoming ? incoming + size_t(l) * access.size : nullptr;
             if (access.watched >> l & 1u) watch.store(l, base, bytes);
-            if (bytes) std::memcpy(base + access.address[l], bytes, access.size);
+            else if (bytes) std::memcpy(base + access.address[l], bytes, access.size);
         }
     watch.tell(space);
 }
@@ -199,10 +214,12 @@ void watch_access(const Ins* i, Warp& w, Access& access, Space space, uint8_t* b
     ++shadow.now;
     if (space == kShared) {
         access.watched = access.lanes;
-        watch_all(access, Watch<Cell>(i, w, access, shadow.cells.data(), launch.shared_base, shadow.shift), space, base, incoming);
+        const Watch<Cell> watch(i, w, access, shadow.cells.data(), launch.shared_base, shadow.shift);
+        watch_all(access, watch, space, base, incoming);
     } else {
         auto* cells = reinterpret_cast<GlobalCell*>(launch.global_cells);
-        watch_all(access, Watch<GlobalCell>(i, w, access, cells, launch.arena_base, launch.global_shift), space, base, incoming);
+        const Watch<GlobalCell> watch(i, w, access, cells, launch.arena_base, launch.global_shift);
+        watch_all(access, watch, space, base, incoming);
     }
 }
 

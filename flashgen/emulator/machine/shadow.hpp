@@ -25,8 +25,8 @@ struct Cell {
 constexpr uint32_t kAtomicAccess = 1u << 16, kManyLanes = 1u << 17, kManyBlocks = 1u << 18;
 
 // A cell of global memory that kernels may write. Times are those of the block in question. Host threads
-// may update one cell at once only if two blocks use it; a torn cell then garbles a report of that conflict
-// or misses it, and never makes one up.
+// may update one cell at once only if two blocks use it: a torn cell can then garble the report of that
+// conflict, or miss it.
 struct GlobalCell : Cell {
     uint32_t write_block, read_block;  // index + 1; 0: none
 };
@@ -36,15 +36,21 @@ inline uint32_t warp_of(uint32_t thread) { return thread & 0xffu; }
 
 struct Shadow {
     std::vector<Cell> cells;
+    // When each warp last read each cell. Barriers of a whole CTA leave all its warps with one past, so that a
+    // cell's last read stands for all; with others, each reader has to be looked at by itself.
+    std::vector<uint32_t> read_times;
+    uint32_t warps = 0;
     uint32_t shift = 2;
     uint32_t now = 0;
     bool rewound = false;  // times in global cells have lost their meaning
 
-    void reset(uint64_t bytes, uint32_t cell_shift) {
+    void reset(uint64_t bytes, uint32_t cell_shift, uint32_t num_warps, bool each_reader) {
         shift = cell_shift;
+        warps = num_warps;
         now = 0;
         rewound = false;
         cells.assign((bytes + (uint64_t(1) << shift) - 1) >> shift, Cell{});
+        read_times.resize(each_reader ? cells.size() * warps : 0);
     }
 
     // Every access so far happens before every access to come (a barrier of all warps), and time is

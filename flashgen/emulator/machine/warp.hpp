@@ -94,6 +94,7 @@ struct Program {
     std::vector<uint8_t> image, constants;
     std::vector<SpecialSlot> specials;
     uint32_t frame_bytes, local_bytes, cell_shift;
+    bool partial_barriers;
 };
 
 struct Worker;

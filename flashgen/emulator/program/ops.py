@@ -103,6 +103,7 @@ class LoweredKernel:
         static_shared: bytes of static shared memory, up to where the dynamic one starts.
         local_bytes: local memory of one thread.
         narrowest_shared, narrowest_global: bytes of the narrowest access to either.
+        partial_barriers: whether some barriers are not of the whole block.
     """
 
     name: str
@@ -112,3 +113,4 @@ class LoweredKernel:
     local_bytes: int = 0
     narrowest_shared: int = 4
     narrowest_global: int = 4
+    partial_barriers: bool = False
