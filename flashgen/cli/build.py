@@ -48,7 +48,7 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None,
       flashgen build --d 64 --sram 96KB --target sm_80 --emit all
     """
     from flashgen.cli.output import plan_json, print_json, print_plan
-    from flashgen.cli.verify import exit_unless_passed, print_report, report_json, run_verification
+    from flashgen.cli.verify import exit_unless_passed, print_emulation, print_report, report_json, run_verification
     from flashgen.emission import emit_kernel
 
     built, attn = _build(request(options), loader, verify)
@@ -68,26 +68,24 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None,
     else:
         print_plan(source.spec, source.target, source.plan, options["target"])
         _print_built(built, source_path)
-        if report:
+        if report and attn:
             print_report(report)
+            print_emulation(attn)
     exit_unless_passed(report)
 
 
 def _build(asked: dict[str, Any], loader: str, verify: bool) -> tuple[Built, Attention | None]:
     """Builds, and loads too where this machine can run the target (to verify, the emulator will do)."""
     import flashgen
-    from flashgen.errors import SpecError
+    from flashgen.cli.verify import loader_to_verify
     from flashgen.pipeline import Built, build_kernel
     from flashgen.runtime.device import resolve_target, runs_here
     from flashgen.spec import make_spec
 
     target = resolve_target(asked["target"])
-    here = runs_here(target)
-    if verify and not here and loader == "auto":
-        if target.kind == "cpu":
-            raise SpecError(f"This CPU cannot run {target}, so the kernel cannot be verified here. Leave --verify out.")
-        loader = "emulator"
-    if here or loader != "auto":
+    if verify:
+        loader = loader_to_verify(asked["target"], loader)
+    if loader != "auto" or runs_here(target):
         attn = flashgen.build(**asked, loader=loader)
         return Built(attn.source, attn.artifact, attn.seconds), attn
     spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])

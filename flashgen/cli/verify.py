@@ -35,14 +35,47 @@ def verify(as_json: bool, loader: str, seed: int, **options: Any) -> None:
     import flashgen
     from flashgen.cli.output import print_json
 
-    attn = flashgen.build(**request(options), loader=loader)
+    asked = request(options)
+    attn = flashgen.build(**asked, loader=loader_to_verify(asked["target"], loader))
     report = run_verification(attn, seed=seed, show_progress=not as_json)
     if as_json:
         print_json(report_json(report))
     else:
         click.echo(f"{attn.source.filename}")
         print_report(report)
+        print_emulation(attn)
     exit_unless_passed(report)
+
+
+def loader_to_verify(target: str, loader: str) -> str:
+    """The loader asked for; for a CUDA target that this machine cannot run, the emulator by itself.
+
+    Raises:
+        SpecError: a CPU target that this machine cannot run.
+    """
+    from flashgen.errors import SpecError
+    from flashgen.runtime.device import resolve_target, runs_here
+
+    where = resolve_target(target)
+    if loader != "auto" or runs_here(where):
+        return loader
+    if where.kind == "cpu":
+        raise SpecError(f"This CPU cannot run {where}, so the kernel cannot be verified here.")
+    return "emulator"
+
+
+def print_emulation(attn: Attention) -> None:
+    """For a kernel in the emulator: what it did, beyond giving the right numbers."""
+    from flashgen.cli.output import console
+
+    totals = getattr(attn.kernel.executable, "totals", None)
+    if totals is not None:
+        console().print(
+            f"emulated  {totals.launches} launches, {totals.warp_instructions:,} warp-instructions, no findings "
+            f"(bounds, alignment, uninitialised reads, races, barriers)\n"
+            f"          global memory: {totals.load_bytes:,} bytes read, {totals.store_bytes:,} written; "
+            f"{totals.conflicts:,} bank conflicts"
+        )
 
 
 def run_verification(attn: Attention, *, seed: int = 0, show_progress: bool = True) -> VerificationReport:

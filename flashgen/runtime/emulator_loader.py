@@ -7,6 +7,7 @@ its output unwritten is a LaunchError that names the line, even if the numbers c
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +23,32 @@ from flashgen.source import KernelSource
 from flashgen.target import PRESETS
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Totals:
+    """What all calls of a kernel did so far.
+
+    Attributes:
+        launches: of kernels.
+        warp_instructions: executed.
+        load_bytes, store_bytes: of global memory, as the lanes asked for them.
+        conflicts: wavefronts of shared memory that bank conflicts cost.
+    """
+
+    launches: int = 0
+    warp_instructions: int = 0
+    load_bytes: int = 0
+    store_bytes: int = 0
+    conflicts: int = 0
+
+    def add(self, report: Report) -> None:
+        """Counts one launch."""
+        self.launches += 1
+        self.warp_instructions += report.warp_instructions
+        self.load_bytes += sum(traffic.load_bytes for traffic in report.traffic.values())
+        self.store_bytes += sum(traffic.store_bytes for traffic in report.traffic.values())
+        self.conflicts += report.shared.conflicts
 
 
 class EmulatorLoader:
@@ -42,11 +69,13 @@ class EmulatorExecutable:
 
     Attributes:
         reports: of the last call's launches: instructions, bytes moved by array, bank conflicts.
+        totals: of all calls.
     """
 
     def __init__(self, module: Module, source: KernelSource) -> None:
         """Takes a module whose entries are the source's."""
         self.reports: tuple[Report, ...] = ()
+        self.totals = Totals()
         self._module = module
         self._source = source
         self._plan = family_named(source.plan.family).launch_plan(source.spec, source.plan)
@@ -77,6 +106,7 @@ class EmulatorExecutable:
             )
             reports.append(report)
             report.raise_for_findings()
+            self.totals.add(report)
         unwritten = memory.finish(self._source.entry)
         self.reports = tuple(reports)
         if unwritten:

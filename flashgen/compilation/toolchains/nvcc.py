@@ -22,7 +22,7 @@ from flashgen.settings import read_settings
 from flashgen.source import Source
 from flashgen.target import Target
 
-_FLAGS = ("-std=c++17", "-fmad=true", "-Xptxas=-v")
+_FLAGS = ("-std=c++17", "-fmad=true", "-lineinfo", "-Xptxas=-v")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from flashgen.source import Source
 from flashgen.target import Target
 
 # No fast-math: -inf of masks, NaN and subnormals must stay what they are.
-_FLAGS = ("--std=c++17", "--fmad=true", "--ptxas-options=-v")
+_FLAGS = ("--std=c++17", "--fmad=true", "--generate-line-info", "--ptxas-options=-v")
 
 
 class NvrtcToolchain:
