@@ -1,9 +1,10 @@
 """Timing that can be believed on a shared machine.
 
-Thread pools of different libraries spin after a call and steal the cores from whoever is timed next, and
-clocks and neighbours drift. So: peers take turns within one run, each timed call comes after a pause and
-an untimed call, the FMA peak is probed in the same round, rounds in which it sags are discarded (and
-counted), and what is reported is the median.
+Thread pools of different libraries spin after a call and steal the cores from whoever is timed next; a
+pool that has slept may find its threads on one core for the first milliseconds; clocks and neighbours
+drift. So: peers take turns within one run and start in turn, each timed call comes after a pause and
+untimed calls, the FMA peak is probed in the same round, rounds in which it sags are discarded (and counted),
+and what is reported is the median.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 
 PAUSE_SECONDS = 0.04
 DISTURBED_BELOW = 0.85
-_SHORTEST_SECONDS = 1e-3
+_AFTER_PROBE = 4  # pauses
+_WARM_SECONDS = 0.01
+_SHORTEST_SECONDS = 5e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,16 @@ def compare(
     repeats = {name: _repeats(call) for name, call in peers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     peaks = []
-    for _ in range(rounds):
+    names = list(peers)
+    for turn in range(rounds):
         time.sleep(pause)
         before = probe()
-        for name, call in peers.items():
+        # The clock is lower for a while after the probe: whoever came next would always read 4-7% low.
+        time.sleep(_AFTER_PROBE * pause)
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
             time.sleep(pause)
-            seconds[name].append(_time(call, repeats[name]))
+            seconds[name].append(_time(peers[name], repeats[name]))
             progress()
         time.sleep(pause)
         peaks.append(min(before, probe()))
@@ -96,7 +103,11 @@ def _repeats(call: Callable[[], object]) -> int:
 
 
 def _time(call: Callable[[], object], repeats: int) -> float:
-    call()  # wakes the threads and fills the caches; untimed
+    """Seconds of one call: of as many as asked for, after enough untimed ones to wake and spread the threads."""
+    begin = time.perf_counter()
+    call()
+    while time.perf_counter() - begin < _WARM_SECONDS:
+        call()
     start = time.perf_counter()
     for _ in range(repeats):
         call()

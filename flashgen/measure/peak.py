@@ -7,7 +7,6 @@ by somebody else's work, and its rows are worth nothing.
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from functools import cache
 
@@ -19,7 +18,7 @@ from flashgen.runtime.openmp import thread_pool
 from flashgen.source import HostSource
 from flashgen.target import PRESETS
 
-_PROBE_SECONDS = 0.004
+_PROBE_SECONDS = 0.01
 
 
 class PeakProbe:
@@ -33,35 +32,24 @@ class PeakProbe:
         """
         self._function = getattr(_library(), f"flashgen_peak_probe_{precision}")
         self._function.restype = ctypes.c_int64
-        self._function.argtypes = [ctypes.c_int64, ctypes.c_void_p]
+        self._function.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
         self._iterations = self._calibrate()
 
     def measure(self) -> float:
-        """GFLOP/s of all threads together, over a few milliseconds."""
-        threads = thread_pool().max_threads()
-        flops = [0] * threads
-        ready = threading.Barrier(threads + 1)
-
-        def work(index: int) -> None:
-            result = ctypes.c_double()
-            ready.wait()
-            flops[index] = self._function(self._iterations, ctypes.addressof(result))
-
-        workers = [threading.Thread(target=work, args=(index,)) for index in range(threads)]
-        for worker in workers:
-            worker.start()
-        ready.wait()
+        """GFLOP/s of all threads together, over a few milliseconds, after as long a warm-up."""
+        pool = thread_pool()
+        arguments = (self._iterations, pool.max_threads(), pool.parallel)
+        self._function(*arguments)  # until the scheduler has given each thread a core of its own
         start = time.perf_counter()
-        for worker in workers:
-            worker.join()
-        return sum(flops) / (time.perf_counter() - start) / 1e9
+        flops = self._function(*arguments)
+        return float(flops / (time.perf_counter() - start) / 1e9)
 
     def _calibrate(self) -> int:
-        """Iterations that take about `_PROBE_SECONDS` on one thread (ctypes lets the others run)."""
-        result, iterations = ctypes.c_double(), 1000
+        """Iterations that take about `_PROBE_SECONDS` on one thread."""
+        iterations = 1000
         while True:
             start = time.perf_counter()
-            self._function(iterations, ctypes.addressof(result))
+            self._function(iterations, 1, 0)
             elapsed = time.perf_counter() - start
             if elapsed > _PROBE_SECONDS / 4:
                 return max(1, int(iterations * _PROBE_SECONDS / elapsed))
