@@ -125,7 +125,7 @@ print(artifact_key(source, host.flags(target), host.identity()))
 def test_hash_seed_environment_time_and_working_directory_do_not_matter(tmp_path: Path) -> None:
     changes = [
         {"PYTHONHASHSEED": "0"},
-        {"PYTHONHASHSEED": "4242", "HOME": str(tmp_path), "FLASHGEN_CACHE_DIR": str(tmp_path), "LC_ALL": "C"},
+        {"PYTHONHASHSEED": "4242", "HOME": str(tmp_path), "FLASHGEN_CACHE_DIR": str(tmp_path), "LC_ALL": "C.UTF-8"},
         {"TZ": "Asia/Tokyo", "CPATH": str(tmp_path), "CFLAGS": "-O0", "CXXFLAGS": "-O0", "USER": "somebody"},
     ]
     keys = set()

@@ -81,7 +81,7 @@ def test_a_near_miss_gets_a_suggestion(text: str, guess: str) -> None:
 
 @pytest.mark.parametrize("text", ["cpu:pentium", "sm_52", "gpu", "", "cpu:"])
 def test_a_bad_target_lists_the_good_ones(text: str) -> None:
-    with pytest.raises(SpecError, match=r"Targets: auto, cpu, cpu:x86-64-v2, .*sm_80.*"):
+    with pytest.raises(SpecError, match=r"Targets: auto, cpu, cuda, cpu:x86-64-v2, .*sm_80.*"):
         parse_target(text)
 
 
