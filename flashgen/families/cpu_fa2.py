@@ -93,6 +93,10 @@ class CpuFa2(Family):
         wide_keys = self.knobs(spec, target, br, 128).wide_keys
         return br, 128 if 128 % wide_keys == 0 else 96
 
+    def small_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
+        """For few query rows: fewer of them in a task, so that more threads get one, and a small workspace."""
+        return 32, 64
+
     def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> RegisterTiles:
         """The best register tile whose groups divide br."""
         width, shapes = lanes(spec, target), _TILES[target.arch]

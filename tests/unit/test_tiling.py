@@ -175,3 +175,12 @@ def test_auto_serves_every_dtype_on_every_cpu_target(dtype: DType) -> None:
 def test_an_algorithm_that_nothing_offers_is_refused_with_what_there_is() -> None:
     with pytest.raises(SpecError, match="Choose auto, standard, fa1, fa2"):
         serving(make_spec(64), V4, "fa9")
+
+
+@pytest.mark.parametrize("target", [target for target in PRESETS if target.kind == "cpu"], ids=str)
+@pytest.mark.parametrize("dtype", ALL)
+def test_a_familys_tile_for_short_sequences_is_one_that_it_has(target: Target, dtype: DType) -> None:
+    for family in (family for family in FAMILIES if family.kind == "cpu"):
+        tile = family.small_tile(make_spec(64, dtype), target)
+        if tile is not None:
+            assert family.tile_refusal(make_spec(64, dtype), target, *tile) is None
