@@ -12,6 +12,7 @@ from flashgen import __version__
 from flashgen.compilation.cache import cache_directory
 from flashgen.compilation.store import open_directory
 from flashgen.compilation.toolchains.host import find_compiler
+from flashgen.compilation.toolchains.nvcc import find_nvcc
 from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.errors import FlashgenError
 from flashgen.inspect.sass import find_nvdisasm
@@ -97,7 +98,8 @@ def _cache() -> Finding:
 def _nvrtc() -> Finding:
     libraries = find_nvrtc()
     if not libraries:
-        return Finding("NVRTC", False, "not found; compiles CUDA kernels", fix="pip install 'flashgen[cuda]'")
+        nvcc = " (nvcc is here and compiles them instead)" if find_nvcc() else ""
+        return Finding("NVRTC", False, f"not found; compiles CUDA kernels{nvcc}", fix="pip install 'flashgen[cuda]'")
     each = "; ".join(f"{nvrtc.release} (sm_{nvrtc.archs[0]} to sm_{nvrtc.archs[-1]})" for nvrtc in libraries)
     return Finding("NVRTC", True, f"{each}; compiles CUDA kernels, with or without a GPU")
 
@@ -112,7 +114,9 @@ def _gpu() -> Finding:
     try:
         facts = open_driver().facts(0)
     except FlashgenError as error:
-        return Finding("NVIDIA GPU", False, str(error), fix="none needed to build for one")
+        return Finding(
+            "NVIDIA GPU", False, str(error), fix="not needed to build and verify: flashgen verify --target sm_80"
+        )
     return Finding("NVIDIA GPU", True, f"{facts.name}, sm_{facts.capability}, {facts.sm_count} multiprocessors")
 
 

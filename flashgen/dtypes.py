@@ -67,7 +67,8 @@ def parse_dtype(name: str | DType) -> DType:
     """
     if isinstance(name, DType):
         return name
-    dtype = _BY_NAME.get(str(name).removeprefix("torch.").lower())
+    text = name if isinstance(name, str) else getattr(name, "__name__", None) or str(name)  # np.float16, torch.half
+    dtype = _BY_NAME.get(text.removeprefix("torch.").lower())
     if dtype is None:
-        raise SpecError(f"dtype {str(name)!r} is not supported. Choose fp16, bf16, fp32 or fp64.")
+        raise SpecError(f"dtype {text!r} is not supported. Choose fp16, bf16, fp32 or fp64.")
     return dtype

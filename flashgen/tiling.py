@@ -123,12 +123,12 @@ class _Planner:
         d = self.spec.head_dim
         trail.append(
             f"rule: M = {rule.m_elements:,} {self.spec.dtype} elements; "
-            f"Bc = ceil(M / 4d) = {rule.bc}, Br = min(Bc, d={d}) = {rule.br}"
+            f"Bc = ceil(M / 4d) = {rule.bc:,}, Br = min(Bc, d={d}) = {rule.br}"
         )
         grid = self.family.grid(self.spec, self.target)
         br, bc = snap(rule.br, grid.br), snap(rule.bc, grid.bc)
         if (br, bc) != (rule.br, rule.bc):
-            trail.append(f"snap: {rule.br} x {rule.bc} -> {br} x {bc}, the nearest tile that {self.family.name} has")
+            trail.append(f"snap: {rule.br} x {rule.bc:,} -> {br} x {bc}, which {self.family.name} has")
         return br, bc
 
     def _fit(self, br: int, bc: int, trail: list[str]) -> tuple[int, int]:

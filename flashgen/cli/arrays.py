@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ def read_tensors(path: Path) -> Mapping[str, np.ndarray]:
         if path.suffix == ".npy":
             return {path.stem: _restore_bf16(np.load(path, allow_pickle=False))}
     except (ValueError, EOFError, KeyError) as error:
-        raise ArgumentError(f"{path} could not be read: {error}.") from error
+        reason = "it is no NumPy file, or holds Python objects" if "pickle" in str(error) else str(error).rstrip(".")
+        raise ArgumentError(f"{path} could not be read: {reason}.") from error
     except Exception as error:
         if type(error).__name__ in ("SafetensorError", "BadZipFile"):
             raise ArgumentError(f"{path} could not be read: {error}.") from error
@@ -60,19 +61,49 @@ def read_tensors(path: Path) -> Mapping[str, np.ndarray]:
     raise ArgumentError(f"{path} is of a kind that cannot be read. Use {', '.join(SUFFIXES)}.")
 
 
-def write_array(path: Path, name: str, array: np.ndarray) -> None:
-    """Writes one array; in .npz and .safetensors files it is called ``name``.
+def refuse_clash(inputs: Iterable[Path | None], out: Path, lse: Path | None) -> None:
+    """Refuses to write over an input, or one result over the other.
+
+    Raises:
+        ArgumentError: two files are the same.
+    """
+    given = {path.resolve() for path in inputs if path is not None}
+    for path in (out, lse):
+        if path is not None and path.resolve() in given:
+            raise ArgumentError(f"{path} is an input; write the result to another file.")
+    if lse is not None and lse.resolve() == out.resolve() and out.suffix == ".npy":
+        raise ArgumentError(f"{out} cannot hold both out and lse: a .npy file has one array. Use .npz for both.")
+
+
+def write_results(out_path: Path, lse_path: Path | None, out: np.ndarray, lse: np.ndarray) -> None:
+    """Writes out and lse to their files, or to one, where they are called ``out`` and ``lse``.
+
+    Raises:
+        ArgumentError: the suffix is of no known kind.
+        OSError: a file cannot be written.
+    """
+    if lse_path is None:
+        write_arrays(out_path, {"out": out})
+    elif lse_path.resolve() == out_path.resolve():
+        write_arrays(out_path, {"out": out, "lse": lse})
+    else:
+        write_arrays(out_path, {"out": out})
+        write_arrays(lse_path, {"lse": lse})
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays by name; a .npy file holds one, without its name.
 
     Raises:
         ArgumentError: the suffix is of no known kind.
         OSError: the file cannot be written.
     """
     if path.suffix == ".safetensors":
-        _safetensors().save_file({name: np.ascontiguousarray(array)}, path)
+        _safetensors().save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
     elif path.suffix == ".npz":
-        np.savez(path, **{name: array})  # type: ignore[arg-type]
+        np.savez(path, **arrays)  # type: ignore[arg-type]
     elif path.suffix == ".npy":
-        np.save(path, array)
+        np.save(path, next(iter(arrays.values())))
     else:
         raise ArgumentError(f"{path} is of a kind that cannot be written. Use {', '.join(SUFFIXES)}.")
 
@@ -97,6 +128,6 @@ def _safetensors() -> Any:
         import safetensors.numpy
     except ImportError as error:
         raise ToolchainError(
-            "Reading .safetensors files needs the safetensors package: pip install 'flashgen[safetensors]'."
+            "Files in .safetensors format need the safetensors package: pip install 'flashgen[safetensors]'."
         ) from error
     return safetensors.numpy

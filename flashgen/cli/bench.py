@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from flashgen.cli.options import ALGORITHMS, DTYPES, CommaList, causal_option, json_option
+from flashgen.spec import Causal
 
 if TYPE_CHECKING:
     from flashgen.measure.bench import BenchResult
+    from flashgen.measure.clock import Timing
+    from flashgen.measure.workload import Workload
 
 
 @click.command()
@@ -91,32 +94,44 @@ def print_bench(result: BenchResult) -> None:
     threads = thread_pool().max_threads()
     out.print(f"{host_name()}, {threads} threads, FMA peak {result.peak_gflops:,.0f} GFLOP/s")
     table = Table()
-    for column in ("B, H, N, d", "dtype", "mask", "kernel"):
-        table.add_column(column)
-    for column in ("median ms", "spread", "GFLOP/s", "of peak", "workspace", "vs SDPA"):
+    table.add_column("kernel", no_wrap=True)
+    for column in ("median ms", "spread", "GFLOP/s", "of peak", "memory", "vs SDPA"):
         table.add_column(column, justify="right")
     previous = None
     for row in result.rows:
-        work = row.workload
-        if work != previous:
+        if row.workload != previous:
             table.add_section()
-        label = (", ".join(map(str, work.shape)), work.dtype.name, work.causal.value)
+            table.add_row(f"[bold]{_title(row.workload)}[/]", *[""] * 6)
+        previous, timing = row.workload, row.timing
         table.add_row(
-            *(label if work != previous else ("", "", "")),
             row.name,
-            f"{row.timing.median_s * 1e3:.3f}",
-            f"{row.timing.spread:.0%}",
+            f"{timing.median_s * 1e3:.3f}",
+            _spread(timing),
             f"{row.gflops:.1f}",
             f"{row.peak_fraction:.0%}",
             "" if row.workspace_bytes is None else f"{row.workspace_bytes / 1024:,.0f} KiB",
             "" if row.ratio_to_sdpa is None else f"{row.ratio_to_sdpa:.2f}x",
         )
-        previous = work
     out.print(table)
-    discarded = max((row.timing.discarded for row in result.rows), default=0)
-    if discarded:
-        out.print(f"Other work disturbed up to {discarded} rounds of a row; they were discarded.")
+    if any(row.timing.discarded > row.timing.rounds for row in result.rows):
+        out.print(
+            "Other work disturbed most rounds of some rows, so their numbers mean little. "
+            "Run it again on a quiet machine, or with more --rounds."
+        )
+    elif any(row.timing.discarded for row in result.rows):
+        out.print("Rounds that other work disturbed were discarded.")
     if not torch_is_here():
         out.print(
             "Without torch there is nothing to compare with: pip install 'flashgen\\[torch]', or make demo TORCH=1."
         )
+
+
+def _spread(timing: Timing) -> str:
+    """The spread, and how many rounds it is of where some were discarded."""
+    spread = f"{timing.spread:.0%}" if timing.rounds > 1 else "-"
+    return spread + (f" ({timing.rounds}/{timing.rounds + timing.discarded})" if timing.discarded else "")
+
+
+def _title(work: Workload) -> str:
+    batch, heads, seqlen, d = work.shape
+    return f"B{batch} H{heads} N{seqlen} d{d} {work.dtype.name}" + ("" if work.causal is Causal.NONE else " causal")

@@ -53,21 +53,23 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None,
 
     built, attn = _build(request(options), loader, verify)
     source = built.source
-    source_path, *_ = emit_kernel(built, out, what).values()
+    files = emit_kernel(built, out, what)
+    source_path = next(iter(files.values()))
     report = run_verification(attn, show_progress=not as_json) if verify and attn else None
     if as_json:
         data = {
             "plan": plan_json(source.spec, source.target, source.plan),
             "source": str(source_path),
-            "artifact": str(built.artifact.path),
+            "artifact": str(_kept(built, files)),
             "digest": source.digest,
             "cache_hit": built.artifact.cache_hit,
             "seconds": {stage: built.seconds.get(stage) for stage in ("render", "compile", "load")},
+            "files": {suffix: str(path) for suffix, path in files.items()},
         } | _resources_json(built)
         print_json(data | ({"verify": report_json(report)} if report else {}))
     else:
         print_plan(source.spec, source.target, source.plan, options["target"])
-        _print_built(built, source_path)
+        _print_built(built, files)
         if report and attn:
             print_report(report)
             print_emulation(attn)
@@ -101,14 +103,25 @@ def _resources_json(built: Built) -> dict[str, Any]:
     return {"resources": [kernel.as_json() for kernel in resources(built.source, built.artifact)]}
 
 
-def _print_built(built: Built, source_path: Path) -> None:
+def _kept(built: Built, files: dict[str, Path]) -> Path:
+    """The compiled file beside the source; the cache's own if none was asked for."""
+    suffix = next(iter(built.artifact.paths))
+    return files.get(suffix, built.artifact.path)
+
+
+def _print_built(built: Built, files: dict[str, Path]) -> None:
     from flashgen.cli.output import console
 
     out = console()
+    source_path, *others = files.values()
     out.print(f"source    {source_path} ({built.source.text.count(chr(10))} lines)", soft_wrap=True)
     state = "found in the cache" if built.artifact.cache_hit else "compiled now"
-    out.print(f"artifact  {built.artifact.path} ({state})", soft_wrap=True)
-    stages = ", ".join(f"{stage} {seconds * 1e3:.1f} ms" for stage, seconds in built.seconds.items())
+    out.print(f"artifact  {_kept(built, files)} ({state})", soft_wrap=True)
+    for path in others:
+        if path != _kept(built, files):
+            out.print(f"and       {path}", soft_wrap=True)
+    names = {"compile": "look up" if built.artifact.cache_hit else "compile"}
+    stages = ", ".join(f"{names.get(stage, stage)} {seconds * 1e3:.1f} ms" for stage, seconds in built.seconds.items())
     out.print(f"time      {stages}")
     if "load" not in built.seconds:
         out.print(f"not loaded: this machine cannot run {built.source.target}")

@@ -56,15 +56,22 @@ def _print_entry(out: Console, entry: Entry) -> None:
     table = Table()
     for column in ("", "matrix", "", "per head"):
         table.add_column(column)
-    for column in ("bytes", "counted", "measured"):
-        table.add_column(column, justify="right")
+    for column in _number_columns(entry):
+        table.add_column(column, justify="right", no_wrap=True)
     for phase in dict.fromkeys(transfer.phase for transfer in ledger.transfers):
         table.add_section()
         if _has_phases(ledger):
-            table.add_row(f"[dim]{phase}[/]", *[""] * 6)
+            table.add_row(f"[dim]{phase}[/]", *[""] * (3 + len(_number_columns(entry))))
         _add_phase(table, entry, phase)
     _add_totals(table, entry)
     out.print(table)
+
+
+def _number_columns(entry: Entry) -> tuple[str, ...]:
+    """The columns of bytes; the last ones are left out where they would be empty."""
+    if entry.measured.read is not None:
+        return ("bytes", "counted", "measured")
+    return ("bytes",) if entry.counted_total("read") is None else ("bytes", "counted")
 
 
 def _has_phases(ledger: Ledger) -> bool:
@@ -77,14 +84,13 @@ def _add_phase(table: Table, entry: Entry, phase: str) -> None:
     for transfer in ledger.transfers:
         if transfer.phase != phase:
             continue
+        numbers = (f"{transfer.bytes_per_head * ledger.heads:,}", _counted(entry, transfer), "")
         table.add_row(
             _LOOPS.get((ledger.algorithm, transfer.step), transfer.step) if transfer.step != place else "",
             transfer.matrix,
             transfer.direction,
             transfer.formula,
-            f"{transfer.bytes_per_head * ledger.heads:,}",
-            _counted(entry, transfer),
-            "",
+            *numbers[: len(_number_columns(entry))],
         )
         place = transfer.step
 
@@ -110,9 +116,8 @@ def _add_totals(table: Table, entry: Entry) -> None:
         ("written", ledger.written, written, seen.written),
         ("total", ledger.total, _sum(read, written), _sum(seen.read, seen.written)),
     ):
-        table.add_row(
-            name, "", "", "", f"{closed:,}", *("" if value is None else f"{value:,}" for value in (found, real))
-        )
+        numbers = [f"{closed:,}", *("" if value is None else f"{value:,}" for value in (found, real))]
+        table.add_row(name, "", "", "", *numbers[: len(_number_columns(entry))])
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

@@ -44,7 +44,7 @@ def print_resources(built: Built, as_json: bool) -> None:
             mix = ", ".join(f"{count} {opcode}" for opcode, count in kernel.hot_loop.items())
             out.print(f"hot loop of {kernel.entry}: {mix}", soft_wrap=True)
     if find_nvdisasm() is None:
-        out.print("The hot loop needs nvdisasm: pip install 'flashgen[inspect]'")
+        out.print("The hot loop needs nvdisasm: pip install 'flashgen\\[inspect]'")
     for complaint in (*complaints(found, source), *built.artifact.report.get("warnings", ())):
         out.print(f"[bold]warning[/]: {complaint}", soft_wrap=True)
 

@@ -61,16 +61,15 @@ def run(
       flashgen run --qkv layer0.safetensors --out o.npy
     """
     import flashgen
-    from flashgen.cli.arrays import read_inputs, write_array
+    from flashgen.cli.arrays import read_inputs, refuse_clash, write_results
     from flashgen.cli.output import print_json
 
+    refuse_clash([q_file, k_file, v_file, qkv_file], out_file, lse_file)
     q, k, v = read_inputs(q_file, k_file, v_file, qkv_file)
     out, lse = flashgen.attention(
         q, k, v, causal=causal or False, softmax_scale=scale, layout=layout, return_lse=True, **build_options
     )
-    write_array(out_file, "out", out)
-    if lse_file:
-        write_array(lse_file, "lse", lse)
+    write_results(out_file, lse_file, out, lse)
     if as_json:
         data = {
             "out": str(out_file),

@@ -72,7 +72,7 @@ def print_emulation(attn: Attention) -> None:
     if totals is not None:
         console().print(
             f"emulated  {totals.launches} launches, {totals.warp_instructions:,} warp-instructions, no findings "
-            f"(bounds, alignment, uninitialised reads, races, barriers)\n"
+            f"(bounds, alignment, races, ...)\n"
             f"          global memory: {totals.load_bytes:,} bytes read, {totals.store_bytes:,} written; "
             f"{totals.conflicts:,} bank conflicts"
         )
@@ -99,20 +99,22 @@ def report_json(report: VerificationReport) -> dict[str, Any]:
 
 
 def print_report(report: VerificationReport) -> None:
-    """Prints the worst case, and every failure with its reason."""
+    """Prints the largest error, the case nearest to its tolerance, and failures with their reasons."""
     from flashgen.cli.output import console
 
     out, worst = console(), report.worst
     verdict = "[green]passed[/]" if report.passed else "[red]FAILED[/]"
     failed = f", {len(report.failures)} of them wrong" if report.failures else ""
     out.print(f"verified  {verdict}: {report.cases} cases against float64{failed}")
-    if worst is not None:
-        out.print(
-            f"          worst case {worst.name}: max error {worst.max_abs_error:.2e}, rms {worst.rms_error:.2e}, "
-            f"tolerance {worst.tolerance:.2e}"
-        )
+    largest = max((row.max_abs_error for row in report.rows), default=0.0)
+    out.print(f"          largest error {largest:.1e}; nearest to its own tolerance, at {worst.severity:.0%} of it:")
+    out.print(
+        f"          {worst.name} (max error {worst.max_abs_error:.1e}, rms {worst.rms_error:.1e}, "
+        f"tolerance {worst.tolerance:.1e})",
+        soft_wrap=True,
+    )
     for row in report.failures[:10]:
-        out.print(f"          {row.name}: {row.reason}")
+        out.print(f"          {row.name}: {row.reason}", soft_wrap=True)
 
 
 def exit_unless_passed(report: VerificationReport | None) -> None:

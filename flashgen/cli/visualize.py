@@ -15,8 +15,12 @@ from flashgen.cli.options import DTYPES, causal_option, json_option, request, sr
 @click.option("--nk", type=click.IntRange(min=1), help="Keys. Default: as many.")
 @click.option("--d", default=4, show_default=True, type=click.IntRange(min=1), help="Head dim of q and k.")
 @click.option("--dv", type=click.IntRange(min=1), help="Head dim of v and out. Default: d.")
-@click.option("--br", type=click.IntRange(min=1), help="Query rows of a tile. Default: chosen.")
-@click.option("--bc", type=click.IntRange(min=1), help="Keys of a tile. Default: chosen.")
+@click.option(
+    "--br", type=click.IntRange(min=1), help="Query rows of a tile. Default: a quarter of n; with --sram, the plan's."
+)
+@click.option(
+    "--bc", type=click.IntRange(min=1), help="Keys of a tile. Default: half of the keys; with --sram, the plan's."
+)
 @click.option("--dtype", default="fp32", show_default=True, type=click.Choice(DTYPES), help="Element type.")
 @causal_option
 @sram_option
@@ -57,6 +61,8 @@ def visualize(as_json: bool, n: int, nk: int | None, lang: str, seed: int, out: 
     asked = request(options)
     spec, target = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"]), resolve_target(asked["target"])
     budget = None if asked["sram"] is None else parse_bytes(asked["sram"])
+    if budget is None and asked["br"] is None and asked["bc"] is None:
+        asked |= {"br": max(n // 4, 1), "bc": max((nk or n) // 2, 1)}  # a few blocks to step through
     plan = plan_to_show(spec, target, asked["algorithm"], budget, asked["br"], asked["bc"])
     out.write_text(visualize_page(spec, plan, target, n, nk or n, language=lang, seed=seed), encoding="utf-8")
     if as_json:

@@ -26,7 +26,8 @@ class Row:
         workload: what was computed.
         timing: how long it took.
         gflops: rate by the field's convention.
-        peak_fraction: of the FMA peak probed in the same run.
+        peak_gflops: the FMA peak probed in the same run; for fp16 and bf16 too, which kernels widen to fp32.
+        peak_fraction: of that peak.
         workspace_bytes: memory beyond inputs and output; None where it is not known.
         ratio_to_sdpa: how many times faster than torch SDPA; None without torch.
     """
@@ -35,6 +36,7 @@ class Row:
     workload: Workload
     timing: Timing
     gflops: float
+    peak_gflops: float
     peak_fraction: float
     workspace_bytes: int | None
     ratio_to_sdpa: float | None
@@ -51,6 +53,7 @@ class Row:
             "rounds": self.timing.rounds,
             "discarded": self.timing.discarded,
             "gflops": self.gflops,
+            "peak_gflops": self.peak_gflops,
             "peak_fraction": self.peak_fraction,
             "workspace_bytes": self.workspace_bytes,
             "ratio_to_sdpa": self.ratio_to_sdpa,
@@ -103,6 +106,7 @@ def bench(
                     workload,
                     timing,
                     gflops,
+                    comparison.peak_gflops,
                     gflops / comparison.peak_gflops,
                     _workspace(kernels.get(name), workload),
                     sdpa.median_s / timing.median_s if sdpa else None,

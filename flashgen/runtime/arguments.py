@@ -95,11 +95,10 @@ def _view(framework: Framework, name: str, x: Any) -> TensorView:
 def _check_types(spec: AttentionSpec, device_kind: str, views: Mapping[str, TensorView]) -> None:
     for name, view in views.items():
         if view.dtype != spec.dtype:
-            advice = (
-                f"Build with dtype='{view.dtype}' (--dtype {view.dtype}), or convert it."
-                if view.dtype
-                else "Convert it."
-            )
+            if view.dtype and name == "q":
+                advice = f"Convert it, or build with dtype='{view.dtype}'."
+            else:
+                advice = "Convert it: q, k, v and out have one dtype."
             raise expected_error(name, str(spec.dtype), view.dtype_name, advice)
         if view.device.partition(":")[0] != device_kind:
             advice = "Move the tensor, or build for another target."

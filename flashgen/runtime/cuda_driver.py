@@ -136,5 +136,6 @@ def open_driver() -> Driver:
     except OSError as error:
         raise LaunchError(
             "This machine has no NVIDIA driver (libcuda.so.1), so CUDA kernels cannot run here. "
-            "flashgen build still compiles them, for use on a machine that has a GPU."
+            "Name an architecture, such as --target sm_80: flashgen build compiles for it, and the emulator runs it "
+            "(loader='emulator', flashgen verify)."
         ) from error

@@ -106,6 +106,7 @@ class VerificationReport:
             "failed": len(self.failures),
             "worst_case": self.worst_case,
             **{name: worst[name] for name in ("max_abs_error", "rms_error", "tolerance", "severity")},
+            "largest_abs_error": max((row.as_dict()["max_abs_error"] or 0.0 for row in self.rows), default=0.0),
             "seed": self.seed,
             "rows": [row.as_dict() for row in self.rows],
         }

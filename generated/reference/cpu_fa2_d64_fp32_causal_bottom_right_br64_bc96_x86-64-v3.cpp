@@ -22,8 +22,6 @@
 #include <cstdlib>
 #include <utility>
 
-namespace {
-
 // ---- Calling convention: every flashgen CPU kernel takes one pointer to this struct. -------------
 // Strides count elements, may be zero or negative, and the last axis of every tensor is contiguous.
 // GompParallel is the signature of libgomp's GOMP_parallel; any thread pool can stand in for it.
@@ -46,6 +44,8 @@ struct AttentionArgs {
 
 constexpr int64_t kAbiVersion = 1;
 enum Status : int64_t { kOk = 0, kWrongAbi = 1, kOutOfMemory = 2 };
+
+namespace {
 
 // ---- Elements: fp32 in memory, computed in fp32. --------------------------------------------------
 using Element = float;
@@ -264,6 +264,14 @@ inline KvBlock read_block(const Head& head, int64_t key0, int64_t num_keys, Comp
   return {head.k + key0 * k_stride, head.v + key0 * v_stride, k_stride, v_stride, num_keys};
 }
 
+// Asks for keys before they are needed. Rows far apart, as where heads lie side by side, are more than the
+// hardware foresees. (The same for V was measured to do harm.)
+inline void fetch_keys(const KvBlock& block, int64_t first, int64_t count) {
+  constexpr int64_t kLine = 64 / sizeof(Compute);
+  for (int64_t key = first; key < first + count; ++key)
+    for (int64_t x = 0; x < kHeadDim; x += kLine) __builtin_prefetch(block.k + key * block.k_stride + x);
+}
+
 // ---- 2^x for x <= 0, relative error below 2e-7. ---------------------------------------------------
 // x = n + f with n whole and |f| <= 1/2. Adding 1.5 * 2^23 + 127 rounds x to n and leaves n + 127, the
 // exponent field of 2^n, in the low bits of the sum. A minimax polynomial gives 2^f; its constant term
@@ -385,15 +393,6 @@ template <int kDims, int kVecs>
     }
 }
 
-// Asks for the keys of the next step. Rows far apart, as where heads lie side by side, are more than the
-// hardware foresees.
-template <int kKeys>
-inline void fetch_keys(const Compute* k, int64_t k_stride) {
-  constexpr int64_t kLine = 64 / sizeof(Compute);
-  for (int key = 0; key < kKeys; ++key)
-    for (int64_t x = 0; x < kHeadDim; x += kLine) __builtin_prefetch(k + key * k_stride + x);
-}
-
 template <int kCount>
 struct Step {
   static constexpr int kSize = kCount;
@@ -410,7 +409,7 @@ inline void score_block(const KvBlock& block, const Vec* q_t, Vec* s_t, Vec* m_b
   };
   int64_t j = 0;
   for (; j + kKeys <= block.num_keys; j += kKeys) {
-    if (j + 2 * kKeys <= block.num_keys) fetch_keys<kKeys>(block.k + (j + kKeys) * stride, stride);
+    if (j + 2 * kKeys <= block.num_keys) fetch_keys(block, j + kKeys, kKeys);
     score(Step<kKeys>{}, j);
   }
   if (j < block.num_keys && block.num_keys >= kKeys) return score(Step<kKeys>{}, block.num_keys - kKeys);

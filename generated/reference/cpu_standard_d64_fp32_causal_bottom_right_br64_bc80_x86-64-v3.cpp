@@ -15,8 +15,6 @@
 #include <cstdint>
 #include <cstdlib>
 
-namespace {
-
 // ---- Calling convention: every flashgen CPU kernel takes one pointer to this struct. -------------
 // Strides count elements, may be zero or negative, and the last axis of every tensor is contiguous.
 // GompParallel is the signature of libgomp's GOMP_parallel; any thread pool can stand in for it.
@@ -39,6 +37,8 @@ struct AttentionArgs {
 
 constexpr int64_t kAbiVersion = 1;
 enum Status : int64_t { kOk = 0, kWrongAbi = 1, kOutOfMemory = 2 };
+
+namespace {
 
 // ---- Elements: fp32 in memory, computed in fp32. --------------------------------------------------
 using Element = float;

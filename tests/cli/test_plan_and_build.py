@@ -77,12 +77,13 @@ def test_build_writes_the_source_and_the_library_beside_it(flashgen, tmp_path):
     result = flashgen("build", "--d", 24, "--sram", "96KB", "--json", "--out", "kernels und ü")
     assert result.exit_code == 0, result.output
     built = json.loads(result.stdout)
-    assert list(built) == ["plan", "source", "artifact", "digest", "cache_hit", "seconds"]
+    assert list(built) == ["plan", "source", "artifact", "digest", "cache_hit", "seconds", "files"]
     assert list(built["plan"]) == PLAN_KEYS
     assert list(built["seconds"]) == ["render", "compile", "load"]
     source = tmp_path / built["source"]
     assert source.parent.name == "kernels und ü"
     assert source.read_text().startswith("// SPDX-License-Identifier: MIT")
+    assert set(built["files"]) == {"cpp", "so"}
     assert source.with_suffix(".so").read_bytes() == Path(built["artifact"]).read_bytes()
 
 

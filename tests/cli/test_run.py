@@ -98,3 +98,21 @@ def test_run_names_what_is_wrong_with_the_files(flashgen, tmp_path):
         assert words in result.stderr, (words, result.stderr)
         assert "Traceback" not in result.output
         assert not (tmp_path / "o.npy").exists()
+
+
+def test_results_never_overwrite_inputs_or_each_other(flashgen, tmp_path):
+    q, k, v = arrays(np.float32)
+    np.savez("qkv.npz", q=q, k=k, v=v)
+    assert flashgen("run", "--qkv", "qkv.npz", "--out", "both.npz", "--lse", "both.npz").exit_code == 0
+    with np.load("both.npz") as both:
+        assert sorted(both.files) == ["lse", "out"]
+    before = (tmp_path / "qkv.npz").read_bytes()
+    for arguments, words in (
+        (("--out", "./qkv.npz"), "qkv.npz is an input"),
+        (("--out", "o.npy", "--lse", "qkv.npz"), "qkv.npz is an input"),
+        (("--out", "o.npy", "--lse", "o.npy"), "cannot hold both out and lse"),
+    ):
+        result = flashgen("run", "--qkv", "qkv.npz", *arguments)
+        assert result.exit_code == 2, result.output
+        assert words in result.stderr
+    assert (tmp_path / "qkv.npz").read_bytes() == before

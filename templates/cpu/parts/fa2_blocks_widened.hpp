@@ -19,3 +19,6 @@ inline KvBlock read_block(const Head& head, int64_t key0, int64_t num_keys, Comp
   widen_rows<kHeadDimV>(head.v + key0 * head.v_stride, head.v_stride, num_keys, v);
   return {k, v, kHeadDim, kHeadDimV, num_keys};
 }
+
+// Widened a moment ago, the keys are in the cache.
+inline void fetch_keys(const KvBlock&, int64_t, int64_t) {}

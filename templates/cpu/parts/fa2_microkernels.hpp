@@ -46,15 +46,6 @@ template <int kDims, int kVecs>
     }
 }
 
-// Asks for the keys of the next step. Rows far apart, as where heads lie side by side, are more than the
-// hardware foresees.
-template <int kKeys>
-inline void fetch_keys(const Compute* k, int64_t k_stride) {
-  constexpr int64_t kLine = 64 / sizeof(Compute);
-  for (int key = 0; key < kKeys; ++key)
-    for (int64_t x = 0; x < kHeadDim; x += kLine) __builtin_prefetch(k + key * k_stride + x);
-}
-
 template <int kCount>
 struct Step {
   static constexpr int kSize = kCount;
@@ -71,7 +62,7 @@ inline void score_block(const KvBlock& block, const Vec* q_t, Vec* s_t, Vec* m_b
   };
   int64_t j = 0;
   for (; j + kKeys <= block.num_keys; j += kKeys) {
-    if (j + 2 * kKeys <= block.num_keys) fetch_keys<kKeys>(block.k + (j + kKeys) * stride, stride);
+    if (j + 2 * kKeys <= block.num_keys) fetch_keys(block, j + kKeys, kKeys);
     score(Step<kKeys>{}, j);
   }
   if (j < block.num_keys && block.num_keys >= kKeys) return score(Step<kKeys>{}, block.num_keys - kKeys);
