@@ -29,8 +29,12 @@ def test_the_cpp_example_works_as_printed(tmp_path, monkeypatch):
     checked = program[1].replace(here, shared)
     assert shared in checked
     # Equal keys weigh equally, so every output is the mean of equal values.
-    checked = checked.replace("return int(flashgen_cpu_fa1(&args));", "const int64_t status = flashgen_cpu_fa1(&args);\n"
-        "  for (float x : out) if (std::fabs(x - 0.1f) > 1e-6f) return 9;\n  return int(status);")  # fmt: skip
+    judged = (
+        "const int64_t status = flashgen_cpu_fa1(&args);\n"
+        "  for (float x : out) if (std::fabs(x - 0.1f) > 1e-6f) return 9;\n"
+        "  return int(status);"
+    )
+    checked = checked.replace("return int(flashgen_cpu_fa1(&args));", judged)
     assert "return 9" in checked
     (tmp_path / "main.cpp").write_text(checked, encoding="utf-8")
     flags = ["-std=c++17", "-O2", "-march=x86-64-v3", "-Wall", "-Werror"]
