@@ -89,10 +89,13 @@ def bench(
     rows: list[Row] = []
     peaks = []
     for workload in workloads:
+        probe = probes[workload.dtype.compute_size]
+        arrays = workload.inputs()
         kernels = {f"flashgen {name}": _kernel(workload, name, target) for name in algorithms}
         comparison = compare(
-            _calls(workload, kernels),
-            probes[workload.dtype.compute_size].measure,
+            _calls(workload, kernels, arrays),
+            probe.measure,
+            known_peak=probe.best,
             rounds=rounds,
             progress=lambda: progress(""),
         )
@@ -108,7 +111,7 @@ def bench(
                     gflops,
                     comparison.peak_gflops,
                     gflops / comparison.peak_gflops,
-                    _workspace(kernels.get(name), workload),
+                    _workspace(kernels.get(name), arrays),
                     sdpa.median_s / timing.median_s if sdpa else None,
                 )
             )
@@ -132,8 +135,9 @@ def _kernel(workload: Workload, algorithm: str, target: str) -> Attention:
     )
 
 
-def _calls(workload: Workload, kernels: dict[str, Attention]) -> dict[str, Callable[[], object]]:
-    arrays = workload.inputs()
+def _calls(
+    workload: Workload, kernels: dict[str, Attention], arrays: tuple[Any, Any, Any]
+) -> dict[str, Callable[[], object]]:
     with_torch = torch_is_here()
     tensors: Any = tuple(to_torch(array) for array in arrays) if with_torch else arrays
 
@@ -144,9 +148,10 @@ def _calls(workload: Workload, kernels: dict[str, Attention]) -> dict[str, Calla
     return calls | ({SDPA: torch_sdpa(workload, tensors)} if with_torch else {})
 
 
-def _workspace(kernel: Attention | None, workload: Workload) -> int | None:
+def _workspace(kernel: Attention | None, arrays: tuple[Any, Any, Any]) -> int | None:
     if kernel is None:
         return None
-    plan, threads = kernel.plan, thread_pool().max_threads()
+    q, k, _ = arrays
+    plan, threads = kernel.plan_for(q, k), thread_pool().max_threads()
     family = family_named(plan.family)
-    return threads * family.workspace_bytes(kernel.spec, plan, workload.seqlen, workload.seqlen)
+    return threads * family.workspace_bytes(kernel.spec, plan, q.shape[2], k.shape[2])

@@ -55,6 +55,7 @@ def compare(
     peers: dict[str, Callable[[], object]],
     probe: Callable[[], float],
     *,
+    known_peak: float = 0.0,
     rounds: int = 11,
     pause: float = PAUSE_SECONDS,
     progress: Callable[[], None] = lambda: None,
@@ -64,6 +65,7 @@ def compare(
     Args:
         peers: name -> call to time.
         probe: measures the machine's FMA rate.
+        known_peak: the best rate that the probe has read before; rounds are judged by it.
         rounds: how often each peer is timed.
         pause: seconds before each peer's turn, so that the last one's threads stop spinning.
         progress: called after each peer's turn.
@@ -84,16 +86,18 @@ def compare(
             progress()
         time.sleep(pause)
         peaks.append(min(before, probe()))
-    good = undisturbed(peaks)
+    best = max(known_peak, *peaks)
+    good = undisturbed(peaks, best)
     discarded = rounds - len(good)
     timings = {name: _timing([all_seconds[i] for i in good], discarded) for name, all_seconds in seconds.items()}
-    return Comparison(timings, statistics.median(peaks[i] for i in good))
+    # Where every round was disturbed, the best one is reported, but not its peak.
+    return Comparison(timings, max(statistics.median(peaks[i] for i in good), DISTURBED_BELOW * best))
 
 
-def undisturbed(peaks: Sequence[float]) -> list[int]:
-    """Rounds whose peak probe is near the best; never none, since the best itself is."""
-    best = max(peaks)
-    return [index for index, peak in enumerate(peaks) if peak >= DISTURBED_BELOW * best]
+def undisturbed(peaks: Sequence[float], best: float) -> list[int]:
+    """Rounds whose peak probe is near the best rate known; the best of them if none is."""
+    good = [index for index, peak in enumerate(peaks) if peak >= DISTURBED_BELOW * best]
+    return good or [max(range(len(peaks)), key=peaks.__getitem__)]
 
 
 def _repeats(call: Callable[[], object]) -> int:

@@ -49,8 +49,8 @@ def test_bf16_reaches_torch_as_the_same_bits():
 
 
 def test_rounds_in_which_the_peak_sags_are_discarded_and_counted(monkeypatch):
-    assert undisturbed([500, 510, 300, 505]) == [0, 1, 3]
-    assert undisturbed([7]) == [0]
+    assert undisturbed([500, 510, 300, 505], 510) == [0, 1, 3]
+    assert undisturbed([500, 510, 300, 505], 600) == [1]  # all too low: the best of them
     now = [0.0]
     monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
@@ -77,6 +77,12 @@ def test_rounds_in_which_the_peak_sags_are_discarded_and_counted(monkeypatch):
     assert {(t.rounds, t.discarded) for t in result.timings.values()} == {(3, 1)}
     assert result.peak_gflops == 100
     assert calls["fast"] == calls["slow"] == 2 + 2 * 4  # warm-up and calibration, then an untimed and a timed call each
+
+
+def test_rounds_are_judged_by_the_best_rate_known() -> None:
+    result = compare({"peer": lambda: None}, lambda: 50.0, known_peak=100.0, rounds=3, pause=0)
+    assert (result.timings["peer"].rounds, result.timings["peer"].discarded) == (1, 2)
+    assert result.peak_gflops == 85
 
 
 def test_short_calls_are_timed_many_at_once(monkeypatch):
