@@ -64,6 +64,12 @@ def conflict_free_stride(spec: AttentionSpec, dim: int) -> int:
     return (ceil_div(dim, per_unit) | 1) * per_unit
 
 
+def head_dim_refusal(spec: AttentionSpec) -> str | None:
+    """Why a CUDA family does not take these head dims, or None if it does."""
+    too_large = max(spec.head_dim, spec.head_dim_v) > MAX_HEAD_DIM
+    return f"takes head dims up to {MAX_HEAD_DIM}" if too_large else None
+
+
 def ceil_div(a: int, b: int) -> int:
     """Quotient, rounded up."""
     return -(-a // b)
@@ -77,10 +83,7 @@ class WarpRowFamily(Family):
 
     def refusal(self, spec: AttentionSpec, target: Target) -> str | None:
         """Head dims up to 256, on any architecture."""
-        other_kind = super().refusal(spec, target)
-        if other_kind is None and max(spec.head_dim, spec.head_dim_v) > MAX_HEAD_DIM:
-            return f"takes head dims up to {MAX_HEAD_DIM}"
-        return other_kind
+        return super().refusal(spec, target) or head_dim_refusal(spec)
 
     def grid(self, spec: AttentionSpec, target: Target) -> TileGrid:
         """Rows in eights, one for each warp; keys in half warps where there is room."""

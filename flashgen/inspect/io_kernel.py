@@ -113,7 +113,7 @@ class Counts:
         rows = sum(rows * met for rows, met in self._met(at_least))
         return self._named(rows, "R", "query rows, each times the blocks of keys that it meets", self.tc * self.n)
 
-    def keys_met(self, whole_blocks: bool) -> Quantity:
+    def keys_met(self, whole_blocks: bool = False) -> Quantity:
         """Keys that the blocks of queries meet, added up over those blocks."""
         keys = sum(self._keys(row0, rows, whole_blocks) for row0, rows in self.blocks.row_blocks())
         return self._named(keys, "U", "keys that a block of queries meets, over all those blocks", self.tr * self.nk)
@@ -243,8 +243,8 @@ def _cuda_fa1(c: Counts) -> list[Transfer]:
     ]
 
 
-def _fa2(c: Counts, whole_blocks: bool) -> list[Transfer]:
-    keys = c.keys_met(whole_blocks)
+def _fa2(c: Counts) -> list[Transfer]:
+    keys = c.keys_met()
     return [
         _transfer("line 4", "Q", "read", c.n * c.d, c.storage),
         _transfer("line 7", "K", "read", keys * c.d, c.storage),
@@ -264,6 +264,6 @@ _MODELS: Mapping[tuple[str, str], Callable[[Counts], list[Transfer]]] = {
     ("standard", "cuda"): _cuda_standard,
     ("fa1", "cpu"): _cpu_fa1,
     ("fa1", "cuda"): _cuda_fa1,
-    ("fa2", "cpu"): lambda c: _fa2(c, whole_blocks=False),
-    ("fa2", "cuda"): lambda c: _fa2(c, whole_blocks=True),
+    ("fa2", "cpu"): _fa2,
+    ("fa2", "cuda"): _fa2,
 }

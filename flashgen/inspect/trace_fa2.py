@@ -8,14 +8,8 @@ from flashgen.inspect.trace import Run, exp_below
 from flashgen.reference import Array
 
 
-def run_fa2(run: Run, whole_blocks: bool) -> None:
-    """One block of queries after the other.
-
-    Args:
-        run: the head.
-        whole_blocks: whether a block of keys at the causal diagonal is loaded whole (CUDA) or only as far
-            as a row of the block sees it (CPU).
-    """
+def run_fa2(run: Run) -> None:
+    """One block of queries after the other. Of K and V, a block loads what a row of it sees."""
     blocks = run.blocks
     run.allocate("O", blocks.seqlen_q, run.spec.head_dim_v, run.spec.dtype.size)
     run.allocate("L", blocks.seqlen_q, 1, run.spec.dtype.compute_size)
@@ -33,7 +27,7 @@ def run_fa2(run: Run, whole_blocks: bool) -> None:
         for j, (key0, keys) in enumerate(blocks.key_blocks()):
             if key0 >= seen:
                 break  # the mask hides this block and all that follow
-            o, ell, m = _meet(run, i, j, (q, o, ell, m), row0, key0, keys if whole_blocks else min(keys, seen - key0))
+            o, ell, m = _meet(run, i, j, (q, o, ell, m), row0, key0, min(keys, seen - key0))
         _finish(run, i, o, ell, m, row0)
 
 

@@ -36,6 +36,6 @@ _EXECUTORS: Mapping[tuple[str, str], Callable[[Run, int], None]] = {
     ("standard", "cuda"): lambda run, _: run_cuda_standard(run),
     ("fa1", "cpu"): lambda run, _: run_cpu_fa1(run),
     ("fa1", "cuda"): run_cuda_fa1,
-    ("fa2", "cpu"): lambda run, _: run_fa2(run, whole_blocks=False),
-    ("fa2", "cuda"): lambda run, _: run_fa2(run, whole_blocks=True),
+    ("fa2", "cpu"): lambda run, _: run_fa2(run),
+    ("fa2", "cuda"): lambda run, _: run_fa2(run),
 }

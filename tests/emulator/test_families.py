@@ -198,6 +198,27 @@ def test_bytes_of_fa1_are_its_closed_form(row_ranges: int) -> None:
     assert (traffic["lse"].load_bytes, traffic["lse"].store_bytes) == (0, result.lse.nbytes)
 
 
+@pytest.mark.parametrize("dtype,d,dv", [("fp32", 64, 64), ("fp64", 80, 40), ("bf16", 40, 72), ("fp16", 256, 192)])
+def test_fa1_and_fa2_agree_to_rounding(dtype: str, d: int, dv: int) -> None:
+    q, k, v = tensors(dtype, 1, 2, 1, 70, 130, d, dv)
+    one, two = (attend(family, q, k, v, dtype, True, tile=(16, 32)) for family in ("cuda_fa1", "cuda_fa2_simt"))
+    one.raise_for_findings()
+    two.raise_for_findings()
+    np.testing.assert_allclose(two.out.astype(float), one.out.astype(float), rtol=0, atol=TOLERANCES[dtype])
+    np.testing.assert_allclose(two.lse, one.lse, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype,d,dv,tile", [
+    ("fp32", 40, 40, (128, 64)), ("fp32", 80, 112, (64, 64)), ("fp32", 128, 96, (32, 32)), ("fp32", 33, 7, (16, 32)),
+    ("fp32", 256, 256, (64, 64)), ("fp64", 64, 64, (64, 64)), ("fp64", 72, 200, (32, 32)), ("bf16", 64, 80, (128, 64)),
+])  # fmt: skip
+def test_no_bank_conflicts_of_fa2_at_any_head_dim(dtype: str, d: int, dv: int, tile: tuple[int, int]) -> None:
+    q, k, v = tensors(dtype, 1, 1, 1, 33, 70, d, dv)
+    (report,) = attend("cuda_fa2_simt", q, k, v, dtype, tile=tile).reports
+    assert report.shared.accesses > 0
+    assert report.shared.conflicts == 0
+
+
 @pytest.mark.parametrize("family", CUDA_FAMILIES)
 def test_no_bank_conflicts(family: str) -> None:
     q, k, v = tensors("fp32", 1, 1, 1, 64, 64, 64, 64)

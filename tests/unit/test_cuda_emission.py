@@ -175,14 +175,16 @@ def test_the_command_line_builds_for_a_gpu_that_is_not_there(tmp_path: Path) -> 
     data = json.loads(done.stdout)
     assert data["seconds"]["load"] is None
     (kernel,) = data["resources"]
-    assert (kernel["entry"], kernel["spill_load_bytes"], kernel["stack_bytes"]) == ("flashgen_cuda_fa1", 0, 0)
-    assert kernel["occupancy"]["ctas"] == 1
+    assert (kernel["entry"], kernel["spill_load_bytes"], kernel["stack_bytes"]) == ("flashgen_cuda_fa2_simt", 0, 0)
+    assert kernel["occupancy"]["ctas"] == 2
     assert data["plan"]["footprint_bytes"]["total"] == kernel["shared_bytes"] <= 98304
     assert {path.suffix for path in tmp_path.iterdir()} == {".cu", ".cubin", ".ptx", ".json"}
 
 
 def test_show_resources() -> None:
-    done = CliRunner().invoke(main, ["show", "--d", "64", "--sram", "96KB", "--target", "sm_80", "--resources"])
+    done = CliRunner().invoke(
+        main, ["show", "--d", "64", "--sram", "96KB", "--target", "sm_80", "--algorithm", "fa1", "--resources"]
+    )
     assert done.exit_code == 0, done.output
     for words in ("registers of a thread", "91,136", "CTAs of an SM", "shared memory"):
         assert words in done.output

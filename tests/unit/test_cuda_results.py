@@ -18,6 +18,7 @@ from flashgen.compilation.toolchains.cuda import cuda_toolchain
 from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.emulator import In, InOut, Module, Report, Schedule, Struct
 from flashgen.families import FAMILIES, family_named
+from flashgen.families.base import snap
 from flashgen.launch_plan import resolve
 from flashgen.reference import attention_reference
 from flashgen.render.renderer import render
@@ -53,7 +54,9 @@ def kernel_of(
     target: str = "sm_80",
 ) -> Kernel:
     where, chosen, spec = parse_target(target), family_named(family), make_spec(d, dtype, causal, d_v)
-    plan = plan_tiles(chosen, spec, where, PRESETS[where], sram_bytes=sram, br=tile[0], bc=tile[1])
+    grid = chosen.grid(spec, where)
+    br, bc = (size and snap(size, legal) for size, legal in zip(tile, (grid.br, grid.bc), strict=True))
+    plan = plan_tiles(chosen, spec, where, PRESETS[where], sram_bytes=sram, br=br, bc=bc)
     source = render(chosen, spec, plan, where)
     compiled = cuda_toolchain(where).compile(source, Path())
     return Kernel(source, Module(compiled.files["ptx"], source=source.text))
