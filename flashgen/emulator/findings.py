@@ -27,6 +27,7 @@ _KINDS = (
     "uniform-branch",
     "step-limit",
     "trap",
+    "in-flight",
 )
 _SPACES = ("global", "shared", "local", "constant", "parameter", "generic")
 _NOBODY = 0xFFFFFFFF
@@ -90,6 +91,10 @@ class Narrator:
             return f"{size} bytes at {place}"
         if kind == "race":
             return f"{size} bytes at {place}, against {self._counterpart(record)}; that one at {other}"
+        if kind == "in-flight":
+            copy = "read" if int(record["space"]) == 0 else "write"
+            who = f"a copy of warp {int(record['other_warp'])}"
+            return f"{size} bytes at {place}, which {who} is still to {copy}; that one at {other}"
         if kind == "deadlock":
             return f"waits for ever at barrier {int(record['barrier'])}"
         return {

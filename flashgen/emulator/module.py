@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -61,8 +62,8 @@ class Module:
     def _lower_all(self) -> dict[str, LoweredKernel]:
         for function in self.ptx.functions.values():
             for item in function.body:
-                if isinstance(item, Instruction) and lookup(item.opcode, len(item.operands)) is None:
-                    raise PtxError(f"unknown opcode {item.opcode!r}", line=item.line, statement=item.text)
+                if isinstance(item, Instruction):
+                    self._check_opcode(item)
         entries = [function for function in self.ptx.functions.values() if function.is_entry]
         lowered = {}
         self._offsets = {}
@@ -71,6 +72,15 @@ class Module:
             lowered[entry.name] = lowering.kernel
             self._offsets[entry.name] = lowering.layout.param_offsets
         return lowered
+
+    def _check_opcode(self, ins: Instruction) -> None:
+        found = lookup(ins.opcode, len(ins.operands))
+        if found is None:
+            raise PtxError(f"unknown opcode {ins.opcode!r}", line=ins.line, statement=ins.text)
+        digits = re.search(r"\d+", self.ptx.target)
+        if digits and int(digits[0]) < found[0].since:
+            message = f"{ins.opcode} needs sm_{found[0].since}; this module is for {self.ptx.target}"
+            raise PtxError(message, line=ins.line, statement=ins.text)
 
     def _kernel_params(self, name: str) -> list[Variable]:
         return [param for param in self.ptx.functions[name].params if isinstance(param, Variable)]

@@ -39,11 +39,11 @@ class Finding:
     Attributes:
         kind: ``out-of-bounds``, ``misaligned``, ``uninitialised-read``, ``race``, ``forbidden-write``,
             ``barrier-divergence``, ``barrier-exited``, ``deadlock``, ``warp-sync``, ``inactive-lane``,
-            ``uniform-branch``, ``step-limit``, ``trap`` or ``unwritten-output``.
+            ``uniform-branch``, ``in-flight``, ``step-limit``, ``trap`` or ``unwritten-output``.
         message: the whole story, in one line.
         kernel: the entry.
         site: the instruction.
-        other: the counterpart of a race.
+        other: the counterpart of a race, or the copy in flight.
         block: (x, y, z) of the CTA in which it was seen first.
         warp, lanes: who; ``lanes`` is a mask.
         address: of the first lane at fault.

@@ -25,6 +25,8 @@ _ELSEWHERE = {
     "test_control": r"block|bra|brx\.idx|exit|bar|fence|nop|nanosleep",
     "test_checks": r"trap",
     "test_op_move": r"isspacep|clock\..*",
+    "test_op_tensor": r"mma\..*|movmatrix|ldmatrix\..*",
+    "test_async_copy": r"cp\.async.*",
 }
 
 

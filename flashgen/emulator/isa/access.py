@@ -44,11 +44,13 @@ def _space(f: Fields) -> str:
     return f["space"].partition("::")[0] or "generic"
 
 
-def _elements(operand: Operand) -> tuple[Operand, ...]:
+def elements_of(operand: Operand) -> tuple[Operand, ...]:
+    """The elements of ``{a, b, ...}``, or the operand itself."""
     return operand.elements if isinstance(operand, Vector) else (operand,)
 
 
-def _note_width(low: Lowering, space: str, size: int) -> None:
+def note_width(low: Lowering, space: str, size: int) -> None:
+    """Remembers the narrowest write: cells no wider than that are written whole or not at all."""
     if space in ("shared", "generic"):
         low.kernel.narrowest_shared = min(low.kernel.narrowest_shared, size)
     if space in ("global", "generic"):
@@ -57,7 +59,7 @@ def _note_width(low: Lowering, space: str, size: int) -> None:
 
 def _access(low: Lowering, ins: Instruction, f: Fields, place: Operand, data: Operand, *, load: bool) -> None:
     base, kind, displacement, space = address(low, ins, place, _space(f))
-    elements, size = _elements(data), WIDTHS[f["t"]] // 8
+    elements, size = elements_of(data), WIDTHS[f["t"]] // 8
     if len(elements) != int(f["vec"][1:] or 1) if f["vec"] else len(elements) != 1:
         raise low.error(ins, f"{ins.opcode} with {len(elements)} elements")
     widths = {operand_width(element, f["t"]) for element in elements if not isinstance(element, Sink)}
@@ -69,7 +71,8 @@ def _access(low: Lowering, ins: Instruction, f: Fields, place: Operand, data: Op
     slots += [low.write(element, typed, ins) if load else low.read(element, typed, ins) for element in elements]
     if space == "param" and not load:
         raise low.error(ins, "a kernel's parameters cannot be written")
-    _note_width(low, space, size)
+    if not load:
+        note_width(low, space, size * len(elements))
     strong = int(f["sem"] in _STRONG)
     aux = (kind, _log2(size), int(is_signed(f["t"])), _log2(width) - 3, len(elements), strong)
     name, unit = ("ld", "load") if load else ("st", "store")
@@ -93,17 +96,17 @@ def build_atomic(low: Lowering, ins: Instruction, f: Fields) -> None:
     """``atom d, [a], b, c`` and ``red [a], b``."""
     returns = f["name"] == "atom"
     operands = list(ins.operands)
-    to = _elements(operands.pop(0)) if returns else ()
+    to = elements_of(operands.pop(0)) if returns else ()
     base, kind, displacement, space = address(low, ins, operands.pop(0), _space(f))
     count = 2 if f["op"] == "cas" else 1
     if len(operands) < count:
         raise low.error(ins, f"{ins.opcode} lacks operands")
-    sources = [element for operand in operands[:count] for element in _elements(operand)]
+    sources = [element for operand in operands[:count] for element in elements_of(operand)]
     size = WIDTHS[f["t"]] // 8
-    lanes = len(_elements(operands[0]))
+    lanes = len(elements_of(operands[0]))
     slots: list[Slot] = [base, *(low.write(element, f["t"], ins) for element in to)]
     slots += [low.read(element, f["t"], ins) for element in sources]
-    _note_width(low, space, size)
+    note_width(low, space, size)
     aux = (kind, _log2(size), SPACES[space], 0, lanes, 1, int(returns), count)
     writes = list(range(1, 1 + len(to)))
     handler = f"atom.{f['op']}.{_atomic_type(f)}"

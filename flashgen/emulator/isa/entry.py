@@ -70,6 +70,7 @@ class Entry:
         aux: the handler's parameters: a field, ``!name`` (operand negated), ``?name`` (operand given)
             or a number.
         build: lowers the instructions that have a shape of their own.
+        since: the least architecture that has it (80: sm_80).
     """
 
     syntax: str
@@ -78,6 +79,7 @@ class Entry:
     unit: str = "int"
     aux: tuple[str | int, ...] = ()
     build: Builder | None = None
+    since: int = 0
 
     @property
     def mnemonic(self) -> str:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from functools import cache
 
-from flashgen.emulator.isa import compare, control, convert, floating, integer, memory, warp
+from flashgen.emulator.isa import async_copy, compare, control, convert, floating, integer, memory, tensor, warp
 from flashgen.emulator.isa.entry import Entry, Fields
 
 ENTRIES: tuple[Entry, ...] = (
@@ -15,7 +15,9 @@ ENTRIES: tuple[Entry, ...] = (
     *compare.ENTRIES,
     *convert.ENTRIES,
     *memory.ENTRIES,
+    *async_copy.ENTRIES,
     *warp.ENTRIES,
+    *tensor.ENTRIES,
     *control.ENTRIES,
 )
 

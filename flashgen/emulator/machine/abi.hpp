@@ -64,7 +64,8 @@ struct AccessCounts {
     uint64_t requests, bytes, sectors;
 };
 
-// Counters of one instruction. `executed` and `lanes` are kept by block markers only.
+// Counters of one instruction. `executed` and `lanes` are kept by block markers only; `accesses`, `bytes` and
+// wavefronts are of shared memory, sectors of global memory.
 struct InsCounts {
     uint64_t executed, lanes, accesses, bytes, sectors, wavefronts, ideal_wavefronts;
 };
@@ -83,6 +84,7 @@ enum FindingKind : uint32_t {
     kUniformBranch,
     kStepLimit,
     kTrap,
+    kInFlight,
 };
 
 struct Finding {

@@ -23,7 +23,7 @@ void keep(const Ins* i, Warp& w, Access& access, uint32_t good, Space space) {
 
 void check_alignment(const Ins* i, Warp& w, const Access& access, Space space) {
     uint64_t all = 0;
-    const uint32_t low = access.size - 1;
+    const uint32_t low = (access.aligned ? access.aligned : access.size) - 1;
     for (int l = 0; l < kLanes; ++l) all |= access.lanes >> l & 1u ? access.address[l] : 0;
     if (!(all & low)) return;
     uint32_t bad = 0;
@@ -78,9 +78,7 @@ uint32_t check_map(const Ins* i, Warp& w, const Access& access, uint32_t lanes) 
 void count_traffic(const Ins* i, Warp& w, const Access& access, uint32_t lanes, int buffer) {
     Worker& worker = *w.cta->worker;
     const uint64_t bytes = uint64_t(__builtin_popcount(lanes)) * access.size, sectors = count_sectors(access, lanes);
-    InsCounts& counts = worker.counts[i->index];
-    counts.bytes += bytes;
-    counts.sectors += sectors;
+    worker.counts[i->index].sectors += sectors;
     for (int way = 0; way < 2; ++way) {
         if (way == 0 ? access.use == Use::kStore : access.use == Use::kLoad) continue;
         AccessCounts& traffic = worker.traffic[2 * size_t(buffer) + size_t(way)];
@@ -93,7 +91,6 @@ void count_traffic(const Ins* i, Warp& w, const Access& access, uint32_t lanes, 
 void check_global(const Ins* i, Warp& w, Access& access) {
     const LaunchDesc& launch = *w.cta->launch;
     uint32_t left = access.lanes, good = 0, watched = 0;
-    w.cta->worker->counts[i->index].accesses += 1;
     while (left) {
         const int first = __builtin_ctz(left), buffer = buffer_at(launch, *w.cta->worker, access.address[first]);
         const BufferDesc* b = buffer < 0 ? nullptr : launch.buffers + buffer;

@@ -126,6 +126,13 @@ bool converge(const Ins* i, Warp& w, uint32_t need) {
     return true;
 }
 
+// For a `.sync.aligned` instruction, which takes all lanes of a warp; as converge.
+bool gather_warp(const Ins* i, Warp& w) {
+    if (!converge(i, w, kAll)) return false;
+    if (w.live != kAll) report(i, w, kWarpSync, ~w.live);  // a warp of fewer threads, or some have left
+    return true;
+}
+
 // Lets the groups that waited for this instruction go on behind it.
 const Ins* after_sync(const Ins* i, Warp& w) {
     for (Group& g : w) {

@@ -94,5 +94,8 @@ Table memory_table();
 Table atomic_table();
 Table control_table();
 Table warp_table();
+Table tensor_table();
+Table matrix_load_table();
+Table async_copy_table();
 
 }  // namespace emu

@@ -52,6 +52,7 @@ public:
         cta_.num_warps = (cta_.num_threads + kLanes - 1) / kLanes;
         cta_.shared.resize(launch.shared_bytes);
         cta_.shared_base = cta_.shared.data() - launch.shared_base;
+        cta_.arriving.resize(launch.shared_bytes);
         cta_.warps = std::vector<Warp>(cta_.num_warps);
         // The odd line keeps equal registers of different warps out of the same cache set.
         frame_stride_ = (size_t(program.frame_bytes) + 127) / 64 * 64 | 64;
@@ -77,6 +78,7 @@ private:
         cta_.id[2] = index / launch.grid[0] / launch.grid[1];
         cta_.stopped = false;
         cta_.steps = 0;
+        cta_.watched_copies = 0;
         std::fill(cta_.shared.begin(), cta_.shared.end(), uint8_t(0xff));  // NaN, whatever the type
         const Program& program = *cta_.program;
         if (launch.checked)
@@ -106,6 +108,8 @@ private:
         w.seen_by_all = cta_.num_warps == 1 ? kAll : 0;
         std::fill(w.met, w.met + kLanes, 0u);
         w.quiet = 0;
+        w.copies.clear();
+        std::fill(w.committed, w.committed + kLanes, 0u);
         for (Group& g : w.groups) g.state = Group::kFree;
         Group first{};
         first.ip = cta_.code();

@@ -15,24 +15,28 @@ struct Access {
     uint32_t lanes;  // those that take part; the tests below remove the ones that must not
     uint32_t size;   // bytes of each lane, all elements together
     uint32_t watched = 0;  // lanes whose cells are looked after
+    uint32_t aligned = 0;  // to how many bytes; 0: to its size
     Use use;
-    bool strong;
+    bool strong = false;
+    bool collective = false;  // what a lane addresses goes to other lanes of the warp
 };
 
-inline void read_addresses(const Ins* i, Warp& w, Access& access) {
-    uint64_t* a = access.address;
-    const uint64_t imm = i->imm;
-    if (i->aux[0] == 2) {
-        const uint64_t* base = w.reg<uint64_t>(i->op[0]);
+// Base register of kind 0 none, 1 of 32 bits, 2 of 64 bits, and a displacement.
+inline void read_addresses(Warp& w, uint64_t* a, uint32_t kind, uint32_t register_offset, uint64_t displacement) {
+    if (kind == 2) {
+        const uint64_t* base = w.reg<uint64_t>(register_offset);
         EMU_LANES
-        for (int l = 0; l < kLanes; ++l) a[l] = base[l] + imm;
-    } else if (i->aux[0] == 1) {
-        const uint32_t *base = w.reg<uint32_t>(i->op[0]), low = uint32_t(imm);
+        for (int l = 0; l < kLanes; ++l) a[l] = base[l] + displacement;
+    } else if (kind == 1) {
+        const uint32_t *base = w.reg<uint32_t>(register_offset), low = uint32_t(displacement);
         EMU_LANES
         for (int l = 0; l < kLanes; ++l) a[l] = uint32_t(base[l] + low);
     } else {
-        for (int l = 0; l < kLanes; ++l) a[l] = imm;
+        for (int l = 0; l < kLanes; ++l) a[l] = displacement;
     }
+}
+inline void read_addresses(const Ins* i, Warp& w, Access& access) {
+    read_addresses(w, access.address, i->aux[0], i->op[0], i->imm);
 }
 
 // Removes from `access` the lanes that must not go on, reporting them; in checked mode does all checks and
@@ -48,6 +52,13 @@ inline bool is_watched(const Access& access, Space space) {
     return space == kShared || (space == kGlobal && access.watched);
 }
 void watch_access(const Ins* i, Warp& w, Access& access, Space space, uint8_t* base, const uint8_t* incoming);
+
+// Asynchronous copies under watch: race.cpp. What one is to write is judged when it is issued; it is a write of its
+// lane's when it lands.
+void watch_issue(const Ins* i, Warp& w, const Access& access, uint8_t* arriving, const uint8_t* incoming);
+void watch_landing(Warp& w, const Copy& copy, uint32_t lanes);
+// async_copy.cpp: an access that writes what a copy of this CTA is still to read.
+void check_sources(const Ins* i, Warp& w, const Access& access);
 
 // Bank conflicts and sectors: traffic.cpp.
 void count_shared(const Ins* i, Warp& w, const Access& access);

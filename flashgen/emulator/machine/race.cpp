@@ -47,7 +47,7 @@ public:
                 unsettled |= !kIsGlobal;
             } else if (foreign_write(cell) || cell.written > w_.quiet) {
                 unsettled = true;
-                if (races_with_write(lane, cell)) race_with_write(lane, cell);
+                judge_write(lane, cell);
             }
             note_read(cell, me);
         });
@@ -55,27 +55,20 @@ public:
     }
 
     // Judges a lane's write against what was there, writes `incoming` (null for atomics, which write
-    // themselves), and signs for it. Writing the bytes that are there already is benign; a cell is signed only
-    // when its bytes are, so that another block that sees the signature sees the bytes.
+    // themselves), and signs for it. A cell is signed only when its bytes are written, so that another block that
+    // sees the signature sees the bytes.
     void store(uint32_t lane, uint8_t* base, const uint8_t* incoming) {
-        const uint64_t start = access_.address[lane], end = start + access_.size, width = uint64_t(1) << shift_;
-        each_cell(lane, [&](const C& cell, uint64_t address) {
-            const bool foreign = foreign_write(cell) || foreign_read(cell);
-            if (!foreign && cell.written <= w_.quiet && cell.read <= w_.quiet) return;
-            if (foreign) std::atomic_thread_fence(std::memory_order_acquire);
-            const uint64_t from = address > start ? address : start;
-            const uint64_t to = address + width < end ? address + width : end;
-            const bool same = incoming && std::memcmp(base + from, incoming + (from - start), to - from) == 0;
-            if (!same) conflict(lane, cell);
-        });
-        if (incoming) std::memcpy(base + start, incoming, access_.size);
+        judge_store(lane, base, incoming);
+        if (incoming) std::memcpy(base + access_.address[lane], incoming, access_.size);
         if (kIsGlobal) std::atomic_thread_fence(std::memory_order_release);
-        C signature{};
-        signature.written = now_;
-        signature.writer = thread_id(w_.id, lane) | (access_.strong ? kAtomicAccess : 0u);
-        signature.write_ins = i_->index;
-        if constexpr (kIsGlobal) signature.write_block = block_;
-        each_cell(lane, [&](C& cell, uint64_t) { cell = signature; });
+        sign(lane, now_);
+    }
+
+    // Judges what an asynchronous copy will write; until it lands nobody may touch the cell.
+    void issue(uint32_t lane, const uint8_t* base, uint8_t* arriving, const uint8_t* incoming) {
+        judge_store(lane, base, incoming);
+        std::memcpy(arriving + access_.address[lane], incoming, access_.size);
+        sign(lane, kInFlightTime);
     }
 
     void tell(Space space) {
@@ -83,10 +76,37 @@ public:
             report(i_, w_, kUninitialised, uninitialised_, first_of(uninitialised_), access_.size, space);
         if (raced_)
             report(i_, w_, kRace, raced_, first_of(raced_), access_.size, space, other_ins_, other_warp_, other_block_);
+        if (in_flight_)
+            report(i_, w_, kInFlight, in_flight_, first_of(in_flight_), access_.size, space, copy_ins_, copy_warp_);
     }
 
 private:
     uint64_t first_of(uint32_t lanes) const { return access_.address[__builtin_ctz(lanes)]; }
+
+    // Writing the bytes that are there already, or are to arrive there, is benign.
+    void judge_store(uint32_t lane, const uint8_t* base, const uint8_t* incoming) {
+        const uint64_t start = access_.address[lane], end = start + access_.size, width = uint64_t(1) << shift_;
+        each_cell(lane, [&](const C& cell, uint64_t address) {
+            const bool foreign = foreign_write(cell) || foreign_read(cell);
+            if (!foreign && cell.written <= w_.quiet && cell.read <= w_.quiet) return;
+            if (foreign) std::atomic_thread_fence(std::memory_order_acquire);
+            const uint64_t from = address > start ? address : start;
+            const uint64_t to = address + width < end ? address + width : end;
+            const bool in_flight = !kIsGlobal && cell.written == kInFlightTime;
+            const uint8_t* there = in_flight ? w_.cta->arriving.data() - base_ : base;
+            const bool same = incoming && std::memcmp(there + from, incoming + (from - start), to - from) == 0;
+            if (!same) conflict(lane, cell);
+        });
+    }
+
+    void sign(uint32_t lane, uint32_t time) {
+        C signature{};
+        signature.written = time;
+        signature.writer = thread_id(w_.id, lane) | (access_.strong ? kAtomicAccess : 0u);
+        signature.write_ins = i_->index;
+        if constexpr (kIsGlobal) signature.write_block = block_;
+        each_cell(lane, [&](C& cell, uint64_t) { cell = signature; });
+    }
 
     template <class F>
     void each_cell(uint32_t lane, F&& f) {
@@ -106,7 +126,12 @@ private:
 
     bool races_with_write(uint32_t lane, const C& cell) const {
         if (access_.strong && (cell.writer & kAtomicAccess)) return false;
-        return foreign_write(cell) || (cell.written > w_.quiet && unordered(w_, lane, cell.writer, cell.written));
+        return foreign_write(cell) || (cell.written > w_.quiet && !written_before(lane, cell));
+    }
+    bool written_before(uint32_t lane, const C& cell) const {
+        if (access_.collective && warp_of(cell.writer) == w_.id)
+            return cell.written <= w_.met[cell.writer >> 8 & 31u];
+        return !unordered(w_, lane, cell.writer, cell.written);
     }
 
     void note_read(C& cell, uint32_t me) {
@@ -139,7 +164,7 @@ private:
     }
 
     void conflict(uint32_t lane, const C& cell) {
-        if (cell.written && races_with_write(lane, cell)) race_with_write(lane, cell);
+        if (cell.written) judge_write(lane, cell);
         if (cell.readers == 0 || (access_.strong && (cell.reader & kAtomicAccess))) return;
         if (foreign_read(cell)) return race(lane, cell.read_ins, cell.reader, &cell);
         if (cell.read <= w_.quiet) return;
@@ -147,8 +172,14 @@ private:
         if (reader != kNowhere) race(lane, cell.read_ins, reader, nullptr);
     }
 
-    void race_with_write(uint32_t lane, const C& cell) {
-        race(lane, cell.write_ins, cell.writer, foreign_write(cell) ? &cell : nullptr);
+    void judge_write(uint32_t lane, const C& cell) {
+        if (!kIsGlobal && cell.written == kInFlightTime) {
+            if (!in_flight_) {
+                copy_ins_ = cell.write_ins;
+                copy_warp_ = warp_of(cell.writer);
+            }
+            in_flight_ |= 1u << lane;
+        } else if (races_with_write(lane, cell)) race(lane, cell.write_ins, cell.writer, foreign_write(cell) ? &cell : nullptr);
     }
     // `foreign`: the cell, if the counterpart belongs to another block.
     void race(uint32_t lane, uint32_t other_ins, uint32_t other, const C* foreign) {
@@ -168,6 +199,7 @@ private:
     uint64_t base_;
     uint32_t shift_, now_, block_;
     uint32_t uninitialised_ = 0, raced_ = 0, other_ins_ = kNowhere, other_warp_ = kNowhere, other_block_ = kNowhere;
+    uint32_t in_flight_ = 0, copy_ins_ = kNowhere, copy_warp_ = kNowhere;
 };
 
 // An earlier lane with the same address, or -1: broadcasts along the rows or columns of a tile of lanes.
@@ -189,7 +221,7 @@ void watch_loads(const Access& access, Watch<C>& watch) {
     for (uint32_t m = access.watched; m; m &= m - 1) {
         const int l = __builtin_ctz(m);
         const bool skip = earlier[l] >= 0 && !(unsettled >> earlier[l] & 1u);
-        if (!skip && watch.load(uint32_t(l), repeated >> l & 1u)) unsettled |= 1u << l;
+        if (!skip && watch.load(uint32_t(l), access.collective || (repeated >> l & 1u))) unsettled |= 1u << l;
     }
 }
 
@@ -219,7 +251,41 @@ void watch_access(const Ins* i, Warp& w, Access& access, Space space, uint8_t* b
     } else {
         auto* cells = reinterpret_cast<GlobalCell*>(launch.global_cells);
         const Watch<GlobalCell> watch(i, w, access, cells, launch.arena_base, launch.global_shift);
+        if (access.use != Use::kLoad && w.cta->watched_copies) check_sources(i, w, access);
         watch_all(access, watch, space, base, incoming);
+    }
+}
+
+void watch_issue(const Ins* i, Warp& w, const Access& access, uint8_t* arriving, const uint8_t* incoming) {
+    Shadow& shadow = w.cta->shadow;
+    ++shadow.now;
+    Watch<Cell> watch(i, w, access, shadow.cells.data(), w.cta->launch->shared_base, shadow.shift);
+    for (uint32_t m = access.lanes; m; m &= m - 1) {
+        const uint32_t l = uint32_t(__builtin_ctz(m));
+        watch.issue(l, w.cta->shared_base, arriving, incoming + size_t(l) * access.size);
+    }
+    watch.tell(kShared);
+}
+
+void watch_landing(Warp& w, const Copy& copy, uint32_t lanes) {
+    Shadow& shadow = w.cta->shadow;
+    for (uint32_t m = lanes; m; m &= m - 1) {
+        const uint32_t l = uint32_t(__builtin_ctz(m)), start = copy.to[l] - w.cta->launch->shared_base;
+        Cell signature{};
+        signature.written = shadow.now;
+        signature.writer = thread_id(w.id, l);
+        signature.write_ins = copy.ins;
+        for (uint32_t c = start >> shadow.shift; c <= (start + copy.size - 1) >> shadow.shift; ++c)
+            shadow.cells[c] = signature;
+    }
+    for (uint32_t m = lanes & copy.sources; m; m &= m - 1) {  // its read may have been as late as this
+        const int l = __builtin_ctz(m);
+        Access access;
+        access.lanes = access.watched = m & -m;
+        access.size = copy.given[l];
+        access.use = Use::kLoad;
+        access.address[l] = copy.from[l];
+        watch_access(w.cta->code() + copy.ins, w, access, kGlobal, nullptr, nullptr);
     }
 }
 

@@ -22,6 +22,7 @@ struct Cell {
     uint32_t read_ins;
 };
 
+constexpr uint32_t kInFlightTime = 0xffffffffu;  // `written`: an asynchronous copy is still to write the cell
 constexpr uint32_t kAtomicAccess = 1u << 16, kManyLanes = 1u << 17, kManyBlocks = 1u << 18;
 
 // A cell of global memory that kernels may write. Times are those of the block in question. Host threads
@@ -56,7 +57,8 @@ struct Shadow {
     // Every access so far happens before every access to come (a barrier of all warps), and time is
     // running out: keep only what has been written.
     void rewind() {
-        for (Cell& cell : cells) cell = Cell{cell.written ? 1u : 0u, 0, cell.write_ins, 0, 0, 0, 0};
+        for (Cell& cell : cells)
+            if (cell.written != kInFlightTime) cell = Cell{cell.written ? 1u : 0u, 0, cell.write_ins, 0, 0, 0, 0};
         now = 1;
         rewound = true;
     }

@@ -41,6 +41,16 @@ struct Group {
 
 constexpr int kGroups = 128;
 
+// An instruction's asynchronous copies from global to shared memory, in flight until their threads wait for them.
+// All belong to the group of that number of their thread.
+struct Copy {
+    uint32_t lanes;    // those in flight
+    uint32_t sources;  // lanes whose source this kernel may write
+    uint32_t group, ins, size;
+    uint32_t to[kLanes], given[kLanes];  // `given` bytes come from the source, the rest are zero
+    uint64_t from[kLanes];
+};
+
 struct Cta;
 
 struct Warp {
@@ -61,6 +71,8 @@ struct Warp {
     uint32_t seen_by_all;        // the least of `seen`, without our own
     uint32_t met[kLanes];        // when each lane last synchronised with the others of this warp
     uint32_t quiet;              // up to this time no access can race with ours: the least of all these
+    std::vector<Copy> copies;    // the oldest first
+    uint32_t committed[kLanes];  // groups of copies that each lane has closed
     int used_groups;  // those from here on are free
     Group groups[kGroups];
 
@@ -111,6 +123,8 @@ struct Cta {
     std::vector<Warp> warps;
     std::vector<uint8_t> shared;
     uint8_t* shared_base;  // such that shared_base + address is the byte
+    std::vector<uint8_t> arriving;  // what copies in flight will write, at its place
+    uint32_t watched_copies;        // copies in flight whose source this kernel may write
     Shadow shadow;
     Barrier barriers[16];
 
@@ -141,6 +155,7 @@ void exit_lanes(Warp& w, uint32_t lanes);
 bool release_joins(Warp& w);
 int new_group(Warp& w, const Group& group);
 bool converge(const Ins* i, Warp& w, uint32_t need);
+bool gather_warp(const Ins* i, Warp& w);
 const Ins* after_sync(const Ins* i, Warp& w);
 
 // barrier.cpp

@@ -102,7 +102,7 @@ class LoweredKernel:
         param_bytes: size of the parameter block.
         static_shared: bytes of static shared memory, up to where the dynamic one starts.
         local_bytes: local memory of one thread.
-        narrowest_shared, narrowest_global: bytes of the narrowest access to either.
+        narrowest_shared, narrowest_global: bytes of the narrowest write to either, at most 16.
         partial_barriers: whether some barriers are not of the whole block.
     """
 
@@ -111,6 +111,6 @@ class LoweredKernel:
     param_bytes: int = 0
     static_shared: int = 0
     local_bytes: int = 0
-    narrowest_shared: int = 4
-    narrowest_global: int = 4
+    narrowest_shared: int = 16
+    narrowest_global: int = 16
     partial_barriers: bool = False
