@@ -21,6 +21,12 @@ _ATOMIC_TYPES = {
     "cas": "b16|b32|b64",
     "inc|dec": "u32",
 }
+# As the manual has it, and in the orders that Triton writes, which ptxas takes as well.
+_ATOMIC_PLACES = (
+    "[.<sem:SEM>][.<scope:SCOPE>][.<space:SPACE>]",
+    ".<space:SPACE>.<sem:SEM>[.<scope:SCOPE>]",
+    ".<space:SPACE>.<scope:SCOPE>[.<sem:SEM>]",
+)
 _WINDOWS = "global|shared|shared::cta|shared::cluster|local|const|param|param::entry"
 
 ENTRIES = (
@@ -37,10 +43,11 @@ ENTRIES = (
     ),
     *(
         Entry(
-            f"<name:atom|red>[.<sem:SEM>][.<scope:SCOPE>][.<space:SPACE>].<op:{ops}>[.noftz]*CACHE[.<vec:v2|v4|v8>].<t:{types}>",
+            f"<name:atom|red>{place}.<op:{ops}>[.noftz]*CACHE[.<vec:v2|v4|v8>].<t:{types}>",
             unit="atomic",
             build=build_atomic,
         )
+        for place in _ATOMIC_PLACES
         for ops, types in _ATOMIC_TYPES.items()
     ),
     Entry("prefetch[.<space:global|local>].<level:L1|L2>", unit="control", build=build_prefetch),
