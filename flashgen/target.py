@@ -121,6 +121,14 @@ def required_features(target: Target) -> frozenset[str]:
     return frozenset(required)
 
 
+def capability(target: Target) -> int:
+    """The number in an architecture's name: 90 for sm_90 and sm_90a."""
+    match = re.fullmatch(r"sm_(\d+)[af]?", target.arch)
+    if match is None:
+        raise ValueError(f"{target} is no CUDA architecture")
+    return int(match[1])
+
+
 def parse_target(text: str) -> Target:
     """Reads a target as written everywhere: ``cpu:x86-64-v3``, ``sm_80``.
 

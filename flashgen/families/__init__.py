@@ -8,12 +8,21 @@ from flashgen.families.cpu_fa1 import CpuFa1
 from flashgen.families.cpu_fa2 import CpuFa2
 from flashgen.families.cpu_standard import CpuStandard
 from flashgen.families.cuda_fa1 import CudaFa1
+from flashgen.families.cuda_fa2_mma import CudaFa2Mma
 from flashgen.families.cuda_fa2_simt import CudaFa2Simt
 from flashgen.families.cuda_standard import CudaStandard
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
 
-FAMILIES: tuple[Family, ...] = (CpuStandard(), CpuFa1(), CpuFa2(), CudaStandard(), CudaFa1(), CudaFa2Simt())
+FAMILIES: tuple[Family, ...] = (
+    CpuStandard(),
+    CpuFa1(),
+    CpuFa2(),
+    CudaStandard(),
+    CudaFa1(),
+    CudaFa2Simt(),
+    CudaFa2Mma(),
+)
 ALGORITHMS = ("standard", "fa1", "fa2")
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from flashgen.compilation.toolchains.cuda_arch import capability
 from flashgen.errors import LaunchError, SpecError
 from flashgen.runtime.cuda_driver import open_driver
-from flashgen.target import PRESETS, Target
+from flashgen.target import PRESETS, Target, capability
 
 
 @cache

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from flashgen.compilation.artifact import Artifact
-from flashgen.compilation.toolchains.cuda_arch import capability
 from flashgen.errors import LaunchError
 from flashgen.families import family_named
 from flashgen.launch_plan import Geometry, LaunchPlan, resolve
 from flashgen.runtime.cuda_driver import DeviceFacts
 from flashgen.runtime.kernel import Launch, Problem
 from flashgen.source import KernelSource
-from flashgen.target import Target
+from flashgen.target import Target, capability
 from flashgen.units import format_bytes
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)

@@ -56,12 +56,44 @@ __device__ __forceinline__ int64 valid_keys(const AttentionArgs& args, int64 b) 
   return args.seqlens_k != nullptr ? max(min(args.seqlens_k[b], args.seqlen_k), 0ll) : args.seqlen_k;
 }
 
+// Where a causal mask ends in query row i, whether or not there are keys.
+__device__ __forceinline__ int64 diagonal(int64 i, int64 seqlen_q, int64 num_valid) {
+  return kCausal == Causal::kTopLeft ? i + 1 : i + 1 + num_valid - seqlen_q;
+}
+
 // Number of keys that query row i sees: keys 0 .. visible_keys - 1, none if it is 0.
 __device__ __forceinline__ int64 visible_keys(int64 i, int64 seqlen_q, int64 num_valid) {
   if (kCausal == Causal::kNone) return num_valid;
-  const int64 diagonal = kCausal == Causal::kTopLeft ? i + 1 : i + 1 + num_valid - seqlen_q;
-  return max(min(diagonal, num_valid), 0ll);
+  return max(min(diagonal(i, seqlen_q, num_valid), num_valid), 0ll);
 }
+
+// ---- What a CTA works on: one (batch, head), with pointers moved to its first row. ----------------
+struct Head {
+  const Element *q, *k, *v;
+  Element* out;
+  Compute* lse;                        // null: not wanted
+  int64 q_row, k_row, v_row, out_row;  // strides
+  int64 seqlen_q, num_valid;
+  Compute sign, scale;                 // the scale is without its sign, which goes into Q
+};
+
+// Tasks are counted by a grid, so they and the sizes that they are made of fit 32 bits; offsets do not.
+__device__ __forceinline__ Head find_head(const AttentionArgs& args, unsigned task) {
+  const unsigned num_heads = args.num_heads, num_heads_kv = args.num_heads_kv;
+  const int64 b = task / num_heads, h = task % num_heads, h_kv = task % num_heads / (num_heads / num_heads_kv);
+  const Compute scale = static_cast<Compute>(args.softmax_scale);
+  return Head{
+      static_cast<const Element*>(args.q) + b * args.q_stride[0] + h * args.q_stride[1],
+      static_cast<const Element*>(args.k) + b * args.k_stride[0] + h_kv * args.k_stride[1],
+      static_cast<const Element*>(args.v) + b * args.v_stride[0] + h_kv * args.v_stride[1],
+      static_cast<Element*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1],
+      args.lse != nullptr ? static_cast<Compute*>(args.lse) + task * args.seqlen_q : nullptr,
+      args.q_stride[2], args.k_stride[2], args.v_stride[2], args.out_stride[2],
+      args.seqlen_q, valid_keys(args, b), scale < 0 ? Compute(-1) : Compute(1), fabs(scale)};
+}
+
+__device__ __forceinline__ int lane_id() { return threadIdx.x % 32; }
+__device__ __forceinline__ int warp_id() { return threadIdx.x / 32; }
 
 // ---- 2^x, in one instruction: within 2 ulp for the x <= 0 of a softmax; 0 below 2^-126. -----------
 __device__ __forceinline__ Compute exp2_of(Compute x) {
@@ -80,32 +112,6 @@ struct Tiles {
   alignas(16) Compute p[kBr][kPKeys];
 };
 
-// One (batch, head), with pointers moved to its first row.
-struct Head {
-  const Element *q, *k, *v;
-  Element* out;
-  Compute* lse;                        // null: not wanted
-  int64 q_row, k_row, v_row, out_row;  // strides
-  int64 seqlen_q, num_valid;
-  Compute sign, scale;                 // the scale is without its sign, which is in Q
-};
-
-__device__ __forceinline__ Head find_head(const AttentionArgs& args, int64 task) {
-  const int64 b = task / args.num_heads, h = task % args.num_heads;
-  const int64 h_kv = h / (args.num_heads / args.num_heads_kv);
-  const Compute scale = static_cast<Compute>(args.softmax_scale);
-  return Head{
-      static_cast<const Element*>(args.q) + b * args.q_stride[0] + h * args.q_stride[1],
-      static_cast<const Element*>(args.k) + b * args.k_stride[0] + h_kv * args.k_stride[1],
-      static_cast<const Element*>(args.v) + b * args.v_stride[0] + h_kv * args.v_stride[1],
-      static_cast<Element*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1],
-      args.lse != nullptr ? static_cast<Compute*>(args.lse) + task * args.seqlen_q : nullptr,
-      args.q_stride[2], args.k_stride[2], args.v_stride[2], args.out_stride[2],
-      args.seqlen_q, valid_keys(args, b), scale < 0 ? Compute(-1) : Compute(1), fabs(scale)};
-}
-
-__device__ __forceinline__ int lane_id() { return threadIdx.x % 32; }
-__device__ __forceinline__ int warp_id() { return threadIdx.x / 32; }
 __device__ __forceinline__ int half_warp_id() { return threadIdx.x / 16; }
 
 // Line 4: load Q_i, a warp to a row; rows past the last are zeros.
@@ -331,9 +337,9 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 1) flashgen_cuda_fa2_s
   extern __shared__ __align__(16) unsigned char shared_memory[];
   Tiles& tile = *reinterpret_cast<Tiles*>(shared_memory);
   // lines 1 to 3: for i, a tile of kBr queries. Under a causal mask the last one has most to do, and begins.
-  const int64 row_blocks = (args.seqlen_q + kBr - 1) / kBr, nth = blockIdx.x % row_blocks;
+  const unsigned row_blocks = (args.seqlen_q + kBr - 1) / kBr, nth = blockIdx.x % row_blocks;
   const Head head = find_head(args, blockIdx.x / row_blocks);
-  const int64 row0 = kBr * (kCausal == Causal::kNone ? nth : row_blocks - 1 - nth);
+  const int64 row0 = int64(kBr) * (kCausal == Causal::kNone ? nth : row_blocks - 1 - nth);
   const int64 num_visible = visible_keys(min(row0 + kBr, head.seqlen_q) - 1, head.seqlen_q, head.num_valid);
 
   load_q(tile, head, row0);

@@ -175,8 +175,8 @@ def test_the_command_line_builds_for_a_gpu_that_is_not_there(tmp_path: Path) -> 
     data = json.loads(done.stdout)
     assert data["seconds"]["load"] is None
     (kernel,) = data["resources"]
-    assert (kernel["entry"], kernel["spill_load_bytes"], kernel["stack_bytes"]) == ("flashgen_cuda_fa2_simt", 0, 0)
-    assert kernel["occupancy"]["ctas"] == 2
+    assert (kernel["entry"], kernel["spill_load_bytes"], kernel["stack_bytes"]) == ("flashgen_cuda_fa2_mma", 0, 0)
+    assert kernel["occupancy"]["ctas"] >= 2
     assert data["plan"]["footprint_bytes"]["total"] == kernel["shared_bytes"] <= 98304
     assert {path.suffix for path in tmp_path.iterdir()} == {".cu", ".cubin", ".ptx", ".json"}
 

@@ -12,7 +12,7 @@ from flashgen.compilation.builder import build
 from flashgen.compilation.key import artifact_key
 from flashgen.compilation.store import open_directory
 from flashgen.compilation.toolchains import cuda
-from flashgen.compilation.toolchains.cuda_arch import capability, choose_arch
+from flashgen.compilation.toolchains.cuda_arch import choose_arch
 from flashgen.compilation.toolchains.nvcc import NvccToolchain, find_nvcc
 from flashgen.compilation.toolchains.nvrtc import NvrtcToolchain
 from flashgen.compilation.toolchains.nvrtc_library import Nvrtc, find_nvrtc
@@ -22,7 +22,7 @@ from flashgen.families import family_named
 from flashgen.render.renderer import render
 from flashgen.source import KernelSource
 from flashgen.spec import make_spec
-from flashgen.target import PRESETS, parse_target
+from flashgen.target import PRESETS, capability, parse_target
 from flashgen.tiling import plan_tiles
 
 CUDA_TARGETS = [target for target in PRESETS if target.kind == "cuda"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from flashgen.compilation.artifact import Toolchain
-from flashgen.compilation.toolchains.cuda_arch import capability
 from flashgen.compilation.toolchains.nvcc import NvccToolchain, find_nvcc
 from flashgen.compilation.toolchains.nvrtc import NvrtcToolchain
 from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.errors import ToolchainError
-from flashgen.target import Target
+from flashgen.target import Target, capability
 
 
 def cuda_toolchain(target: Target) -> Toolchain:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flashgen.target import Target
+from flashgen.target import Target, capability
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +19,6 @@ class ArchChoice:
 
     option: str
     ptx_only: bool
-
-
-def capability(target: Target) -> int:
-    """The number in an architecture's name: 90 for sm_90 and sm_90a."""
-    match = re.fullmatch(r"sm_(\d+)[af]?", target.arch)
-    if match is None:
-        raise ValueError(f"{target} is no CUDA architecture")
-    return int(match[1])
 
 
 def choose_arch(target: Target, supported: Sequence[int]) -> ArchChoice | None:

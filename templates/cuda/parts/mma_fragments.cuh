@@ -1,0 +1,39 @@
+// ---- Fragments of Q_i: kRows query rows of a warp, in kMTiles tiles of 16. ------------------------
+// Addresses of the rows that this lane names for ldmatrix, at chunk 0; any chunk is a constant away.
+struct LaneRows {
+  unsigned q, k, v, last_q, last_k, last_v;
+};
+
+__device__ __forceinline__ LaneRows find_lane_rows(const Tiles& tile) {
+  const int lane = lane_id(), row = lane % 16, key = lane % 8 + lane / 16 * 8;
+  const int turn = swizzle<kChunks>(lane), turn_v = swizzle<kChunksV>(lane);
+  const uint4(&q)[kChunks] = tile.q[warp_id() * kRows + row];
+  return {shared_address(&q[lane / 16 ^ turn]), shared_address(&tile.k[key][lane / 8 % 2 ^ turn]),
+          shared_address(&tile.v[row][lane / 16 ^ turn_v]),
+          shared_address(&q[kChunks - 1]), shared_address(&tile.k[row][kChunks - 1]),
+          shared_address(&tile.v[row][kChunksV - 1])};
+}
+
+// The address of chunk c (even) of a lane's row: swizzling flips bits that its row leaves zero.
+template <int kIn>
+__device__ __forceinline__ unsigned at_chunk(unsigned lane_row, int c) {
+  constexpr int kTurn = kSpread<kIn> > 2 ? kSpread<kIn> : 2;
+  return (lane_row ^ c % kTurn * 16) + c / kTurn * kTurn * 16;
+}
+
+// Head dims go in steps of 16. Where the number of chunks is odd, half a step is left at the end.
+constexpr int kSteps = kChunks / 2, kHalfStep = kChunks % 2;
+
+struct QFragments {
+  unsigned step[kMTiles][4];
+  unsigned half[kMTiles][2];
+};
+
+__device__ __forceinline__ void load_q_step(QFragments& q, const LaneRows& lane, int step) {
+#pragma unroll
+  for (int i = 0; i < kMTiles; ++i) {
+    const int tile = i * 16 * kChunks * 16;
+    if (step < kSteps) ldmatrix_x4(q.step[i], at_chunk<kChunks>(lane.q, 2 * step) + tile);
+    else ldmatrix_x2(q.half[i], lane.last_q + tile);
+  }
+}

@@ -1,0 +1,8 @@
+struct Queries {  // Q_i of this warp stays in registers
+  QFragments fragments[kSteps + kHalfStep];
+  __device__ __forceinline__ explicit Queries(const LaneRows& lane) {
+#pragma unroll
+    for (int step = 0; step < kSteps + kHalfStep; ++step) load_q_step(fragments[step], lane, step);
+  }
+  __device__ __forceinline__ const QFragments& operator()(int step) const { return fragments[step]; }
+};

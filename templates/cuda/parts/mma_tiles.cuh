@@ -1,0 +1,105 @@
+// ---- On-chip memory of one CTA, in dynamic shared memory: rows of chunks of 16 bytes. -------------
+constexpr int kThreads = 32 * kWarps;
+constexpr int kInChunk = 16 / sizeof(Element);
+constexpr int kChunks = (kHeadDim + kInChunk - 1) / kInChunk, kChunksV = (kHeadDimV + kInChunk - 1) / kInChunk;
+
+union Tiles {
+  struct {
+    uint4 q[kBr][kChunks], k[kBc][kChunks], v[kBc][kChunksV];
+  };
+  uint4 o[kBr][kChunksV];  // at the end
+};
+
+// Chunk c of row r lies at place c ^ swizzle(r), so that 8 rows of one column of chunks, which ldmatrix
+// reads, and 8 chunks of one row, which a copy writes, both hit all banks. Nothing is padded.
+template <int kIn>
+constexpr int kSpread = kIn % 8 == 0 ? 8 : kIn % 4 == 0 ? 4 : kIn % 2 == 0 ? 2 : 1;
+
+template <int kIn>
+__device__ __forceinline__ unsigned swizzle(unsigned row) { return row % 8 * kSpread<kIn> / 8; }
+
+template <int kRows, int kIn>
+__device__ __forceinline__ uint4& chunk_at(uint4 (&tile)[kRows][kIn], unsigned row, unsigned chunk) {
+  return tile[row][chunk ^ swizzle<kIn>(row)];
+}
+
+__device__ __forceinline__ unsigned shared_address(const void* x) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(x));
+}
+
+// ---- Copying a tile: each thread has a share of its chunks. Neighbours copy neighbouring chunks. ---
+struct Place {
+  unsigned row, chunk;
+};
+
+template <int kRows, int kIn>
+struct Share {
+  static constexpr int kCount = (kRows * kIn + kThreads - 1) / kThreads;
+  // Where rows divide well, the n-th chunk is a constant away from the first, in memory and in the tile.
+  static constexpr unsigned kSide = kSpread<kIn>, kRowsAtOnce = kThreads / kSide;  // side by side in a row
+  static constexpr bool kRegular = kSide >= 4 && kRows % kRowsAtOnce == 0 && kRowsAtOnce % 8 == 0;
+
+  static __device__ __forceinline__ Place place(unsigned n) {
+    const unsigned at = threadIdx.x + n * kThreads;
+    if (!kRegular) return {at / kIn, at % kIn};
+    return {threadIdx.x / kSide + n / (kIn / kSide) * kRowsAtOnce, threadIdx.x % kSide + n % (kIn / kSide) * kSide};
+  }
+
+  // Whether it is one of the tile; the last round may go beyond.
+  static __device__ __forceinline__ bool has(Place at) { return kRows * kIn % kThreads == 0 || at.row < kRows; }
+
+  // Where the first chunk comes from, given the tile's first row; and the n-th, given the first.
+  static __device__ __forceinline__ const Element* first(const Element* from, int64 from_row) {
+    return from + place(0).row * from_row + place(0).chunk * kInChunk;
+  }
+  static __device__ __forceinline__ const Element* source(const Element* first, int64 from_row, unsigned n) {
+    return first + static_cast<int>(place(n).row - place(0).row) * from_row +
+           static_cast<int>(place(n).chunk - place(0).chunk) * kInChunk;
+  }
+
+  static __device__ __forceinline__ uint4& destination(uint4 (&tile)[kRows][kIn], unsigned n) {
+    const Place from = place(kRegular ? 0 : n), to = place(n);
+    return (&chunk_at(tile, from.row, from.chunk))[static_cast<int>((to.row - from.row) * kIn + to.chunk - from.chunk)];
+  }
+};
+
+// Where 16-byte copies cannot be had: pointers, strides or head dims that are no multiples of 8 elements.
+// Rows from num_rows on become zeros, here as below.
+template <int kDim, int kRows, int kIn>
+__device__ __forceinline__ void copy_elements(uint4 (&tile)[kRows][kIn], const Element* first, int64 from_row,
+                                              int num_rows) {
+#pragma unroll 1
+  for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
+    const Place at = Share<kRows, kIn>::place(n);
+    if (!Share<kRows, kIn>::has(at)) return;
+    const Element* source = Share<kRows, kIn>::source(first, from_row, n);
+    unsigned x[4] = {};
+#pragma unroll
+    for (int i = 0; i < kInChunk; ++i) {
+      const bool inside = static_cast<int>(at.row) < num_rows && at.chunk * kInChunk + i < kDim;
+      if (inside) x[i / 2] |= source[i] << i % 2 * 16;
+    }
+    chunk_at(tile, at.row, at.chunk) = make_uint4(x[0], x[1], x[2], x[3]);
+  }
+}
+
+// Whether all rows of all tensors begin at multiples of 16 bytes.
+__device__ __forceinline__ bool have_vectors(const Head& head) {
+  const int64 strides = head.q_row | head.k_row | head.v_row | head.out_row | kHeadDim | kHeadDimV;
+  const int64 pointers = reinterpret_cast<int64>(head.q) | reinterpret_cast<int64>(head.k) |
+                         reinterpret_cast<int64>(head.v) | reinterpret_cast<int64>(head.out);
+  return strides % kInChunk == 0 && pointers % 16 == 0;
+}
+
+// For a negative scale: each thread flips the chunks that it has copied.
+template <int kRows, int kIn>
+__device__ __forceinline__ void flip_signs(uint4 (&tile)[kRows][kIn]) {
+#pragma unroll 1
+  for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
+    if (!Share<kRows, kIn>::has(Share<kRows, kIn>::place(n))) return;
+    uint4& x = Share<kRows, kIn>::destination(tile, n);
+    x = make_uint4(x.x ^ 0x80008000u, x.y ^ 0x80008000u, x.z ^ 0x80008000u, x.w ^ 0x80008000u);
+  }
+}
+
+__device__ __forceinline__ int rows_left(int64 rows) { return static_cast<int>(min(rows, 1ll << 20)); }
