@@ -4,6 +4,24 @@
 namespace emu {
 namespace {
 
+uint32_t alignment_of(const Access& access) { return access.aligned ? access.aligned : access.size; }
+
+// Whether no lane is active that is misaligned or outside [low, high): one pass that the compiler vectorises. With
+// offset = address - low and last the greatest offset that fits, an address is inside if neither offset nor last -
+// offset has its top bit set.
+bool all_good(const Access& access, uint64_t low, uint64_t high) {
+    if (access.lanes != kAll || access.size > high - low) return false;
+    const uint64_t last = high - low - access.size, alignment = alignment_of(access) - 1;
+    uint64_t outside = 0, odd = 0;
+    EMU_LANES
+    for (int l = 0; l < kLanes; ++l) {
+        const uint64_t offset = access.address[l] - low;
+        outside |= offset | (last - offset);
+        odd |= access.address[l];
+    }
+    return !(outside >> 63) && !(odd & alignment);
+}
+
 // Lanes with low <= address and address + size <= high.
 uint32_t inside(const Access& access, uint64_t low, uint64_t high) {
     const uint64_t room = high - low;
@@ -14,22 +32,25 @@ uint32_t inside(const Access& access, uint64_t low, uint64_t high) {
     return good & access.lanes;
 }
 
-void keep(const Ins* i, Warp& w, Access& access, uint32_t good, Space space) {
-    const uint32_t bad = access.lanes & ~good;
-    if (!bad) return;
-    report(i, w, kOutOfBounds, bad, access.address[__builtin_ctz(bad)], access.size, space);
-    access.lanes = good;
-}
-
 void check_alignment(const Ins* i, Warp& w, const Access& access, Space space) {
-    uint64_t all = 0;
-    const uint32_t low = (access.aligned ? access.aligned : access.size) - 1;
-    for (int l = 0; l < kLanes; ++l) all |= access.lanes >> l & 1u ? access.address[l] : 0;
-    if (!(all & low)) return;
+    const uint64_t low = alignment_of(access) - 1;
+    uint64_t odd = 0;
+    EMU_LANES
+    for (int l = 0; l < kLanes; ++l) odd |= access.address[l];
+    if (!(odd & low)) return;
     uint32_t bad = 0;
     for (uint32_t m = access.lanes; m; m &= m - 1)
         if (access.address[__builtin_ctz(m)] & low) bad |= m & -m;
-    report(i, w, kMisaligned, bad, access.address[__builtin_ctz(bad)], access.size, space);
+    if (bad) report(i, w, kMisaligned, bad, access.address[__builtin_ctz(bad)], access.size, space);
+}
+
+// Keeps the lanes inside [low, high), and reports the others; misaligned ones stay.
+void confine(const Ins* i, Warp& w, Access& access, Space space, uint64_t low, uint64_t high) {
+    if (all_good(access, low, high)) return;
+    check_alignment(i, w, access, space);
+    const uint32_t good = inside(access, low, high), bad = access.lanes & ~good;
+    if (bad) report(i, w, kOutOfBounds, bad, access.address[__builtin_ctz(bad)], access.size, space);
+    access.lanes = good;
 }
 
 // The buffer that holds an address, or -1. Consecutive accesses mostly meet the same one.
@@ -91,6 +112,7 @@ void count_traffic(const Ins* i, Warp& w, const Access& access, uint32_t lanes, 
 void check_global(const Ins* i, Warp& w, Access& access) {
     const LaunchDesc& launch = *w.cta->launch;
     uint32_t left = access.lanes, good = 0, watched = 0;
+    check_alignment(i, w, access, kGlobal);
     while (left) {
         const int first = __builtin_ctz(left), buffer = buffer_at(launch, *w.cta->worker, access.address[first]);
         const BufferDesc* b = buffer < 0 ? nullptr : launch.buffers + buffer;
@@ -132,7 +154,7 @@ uint8_t* readable(const Ins* i, Warp& w, Access& access, Space space, const uint
         report(i, w, kForbiddenWrite, access.lanes, access.address[__builtin_ctz(access.lanes)], access.size, space);
         access.lanes = 0;
     }
-    keep(i, w, access, inside(access, 0, size), space);
+    confine(i, w, access, space, 0, size);
     return const_cast<uint8_t*>(bytes);
 }
 
@@ -141,17 +163,15 @@ uint8_t* readable(const Ins* i, Warp& w, Access& access, Space space, const uint
 template <bool Checked>
 uint8_t* admit(const Ins* i, Warp& w, Access& access, Space space) {
     const LaunchDesc& launch = *w.cta->launch;
-    check_alignment(i, w, access, space);
     switch (space) {
         case kShared: {
-            const uint64_t low = launch.shared_base;
-            keep(i, w, access, inside(access, low, low + w.cta->shared.size()), space);
+            confine(i, w, access, space, launch.shared_base, launch.shared_base + w.cta->shared.size());
             if (Checked && access.lanes) count_shared(i, w, access);
             return w.cta->shared_base;
         }
         case kLocal: {
             const uint32_t stride = w.cta->program->local_bytes;
-            keep(i, w, access, inside(access, 0, stride), space);
+            confine(i, w, access, space, 0, stride);
             for (int l = 0; l < kLanes; ++l) access.address[l] += uint64_t(l) * stride;
             if (Checked) check_local(i, w, access, stride);
             return w.local;
@@ -161,7 +181,7 @@ uint8_t* admit(const Ins* i, Warp& w, Access& access, Space space) {
         case kParam: return readable(i, w, access, space, launch.params, launch.param_bytes);
         default:
             if (Checked) check_global(i, w, access);
-            else keep(i, w, access, inside(access, launch.arena_base, launch.arena_base + launch.arena_bytes), space);
+            else confine(i, w, access, space, launch.arena_base, launch.arena_base + launch.arena_bytes);
             return launch.arena - launch.arena_base;
     }
 }

@@ -66,7 +66,7 @@ void read_sources(const Ins* i, Warp& w, Request& request) {
         }
         for (uint32_t m = part.lanes; m; m &= m - 1) {
             const int l = __builtin_ctz(m);
-            std::memcpy(request.bytes + size_t(l) * to.size, base + part.address[l], given);
+            copy_bytes(request.bytes + size_t(l) * to.size, base + part.address[l], given);
         }
     }
 }
@@ -104,7 +104,7 @@ const Ins* issue(const Ins* i, Warp& w) {
     else
         for (uint32_t m = to.lanes; m; m &= m - 1) {
             const int l = __builtin_ctz(m);
-            std::memcpy(arriving + to.address[l], request.bytes + size_t(l) * to.size, to.size);
+            copy_bytes(arriving + to.address[l], request.bytes + size_t(l) * to.size, to.size);
         }
     enqueue(i, w, request);
     return after_access(i, w);
@@ -127,7 +127,7 @@ void land(Warp& w, uint64_t newest) {
         const uint32_t lanes = complete(w, copy, newest);
         for (uint32_t m = lanes; m; m &= m - 1) {
             const uint32_t at = copy.to[__builtin_ctz(m)] - base;
-            std::memcpy(cta.shared.data() + at, cta.arriving.data() + at, copy.size);
+            copy_bytes(cta.shared.data() + at, cta.arriving.data() + at, copy.size);
         }
         if (Checked && lanes) watch_landing(w, copy, lanes);
         copy.lanes &= ~lanes;

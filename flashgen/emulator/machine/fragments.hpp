@@ -43,14 +43,8 @@ inline const Ins* as_warp(const Ins* i, Warp& w, F&& run) {
 // A register from an array in the order of the lanes.
 inline void set_register(Warp& w, uint32_t offset, const void* values) {
     uint32_t* d = w.reg<uint32_t>(offset);
-    if (w.exec == kAll) {
-        std::memcpy(d, values, sizeof(uint32_t) * kLanes);
-        return;
-    }
-    for (uint32_t m = w.exec; m; m &= m - 1) {
-        const int l = __builtin_ctz(m);
-        std::memcpy(d + l, static_cast<const uint32_t*>(values) + l, sizeof *d);
-    }
+    const auto* v = static_cast<const uint32_t*>(values);
+    each_lane(w.exec, [=](int l) { d[l] = v[l]; });
 }
 
 }  // namespace emu

@@ -12,32 +12,33 @@ namespace {
 constexpr uint32_t kRowBytes = 16;
 using Matrices = uint8_t[kLanes][kRowBytes];
 
+// The lanes whose rows have been read.
 template <bool Checked>
-void read_rows(const Ins* i, Warp& w, Access& access, Space space, Matrices& rows) {
-    const uint8_t* base = admit<Checked>(i, w, access, space);
+uint32_t read_rows(const Ins* i, Warp& w, Access& access, Space space, Matrices& rows) {
+    uint8_t* base = admit<Checked>(i, w, access, space);
     if (Checked && access.lanes && is_watched(access, space))
-        watch_access(i, w, access, space, const_cast<uint8_t*>(base), nullptr);
-    for (uint32_t m = access.lanes; m; m &= m - 1) {
-        const int l = __builtin_ctz(m);
-        std::memcpy(rows[l], base + access.address[l], kRowBytes);
-    }
+        watch_access(i, w, access, space, base, nullptr);
+    each_lane(access.lanes, [&](int l) { std::memcpy(rows[l], base + access.address[l], kRowBytes); });
+    return access.lanes;
 }
 
 template <Space S, bool Checked>
 const Ins* ldmatrix(const Ins* i, Warp& w) {
     const Ins* next = as_warp(i, w, [&] {
-        const uint32_t count = i->aux[4];
+        const uint32_t count = i->aux[4], named = count == 4 ? kAll : (1u << kBlockRows * count) - 1;
+        uint32_t read = 0;
         Access access;
-        access.lanes = w.exec & (count == 4 ? kAll : (1u << kBlockRows * count) - 1);
+        access.lanes = w.exec & named;
         access.size = kRowBytes;
         access.use = Use::kLoad;
         access.collective = true;
         read_addresses(i, w, access);
         alignas(64) Matrices rows;
-        std::memset(rows, 0xff, sizeof rows);  // rows that cannot be read are NaN
         if (S == kGeneric)
-            by_space(access, [&](Access& part, Space space) { read_rows<Checked>(i, w, part, space, rows); });
-        else read_rows<Checked>(i, w, access, S, rows);
+            by_space(access, [&](Access& part, Space space) { read |= read_rows<Checked>(i, w, part, space, rows); });
+        else read = read_rows<Checked>(i, w, access, S, rows);
+        for (uint32_t m = named & ~read; m; m &= m - 1)  // what cannot be read is NaN
+            std::memset(rows[__builtin_ctz(m)], 0xff, kRowBytes);
         for (uint32_t k = 0; k < count; ++k) {
             const void* matrix = rows[kBlockRows * k];
             uint16_t turned[kBlockHalves];

@@ -35,6 +35,16 @@ inline void read_addresses(Warp& w, uint64_t* a, uint32_t kind, uint32_t registe
         for (int l = 0; l < kLanes; ++l) a[l] = displacement;
     }
 }
+// The sizes of accesses, without a call.
+inline void copy_bytes(uint8_t* to, const uint8_t* from, uint32_t size) {
+    switch (size) {
+        case 16: std::memcpy(to, from, 16); return;
+        case 8: std::memcpy(to, from, 8); return;
+        case 4: std::memcpy(to, from, 4); return;
+        default: std::memcpy(to, from, size);
+    }
+}
+
 inline void read_addresses(const Ins* i, Warp& w, Access& access) {
     read_addresses(w, access.address, i->aux[0], i->op[0], i->imm);
 }

@@ -6,12 +6,13 @@
 // accesses of different threads, one of them a write, race if the later does not have the earlier in its
 // past: that holds for the program whatever order the machine happened to run it in.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 namespace emu {
 
-struct Cell {
+struct Record {
     uint32_t written;  // time of the last write; 0: never
     uint32_t writer;   // its warp (low 8 bits), lane (next 8), kAtomicAccess if it was atomic or volatile
     uint32_t write_ins;
@@ -22,46 +23,113 @@ struct Cell {
     uint32_t read_ins;
 };
 
+// A cell of shared memory; as large as a vector register, so that it is copied by one.
+struct Cell : Record {
+    uint32_t unused;
+};
+
 constexpr uint32_t kInFlightTime = 0xffffffffu;  // `written`: an asynchronous copy is still to write the cell
 constexpr uint32_t kAtomicAccess = 1u << 16, kManyLanes = 1u << 17, kManyBlocks = 1u << 18;
 
 // A cell of global memory that kernels may write. Times are those of the block in question. Host threads
 // may update one cell at once only if two blocks use it: a torn cell can then garble the report of that
 // conflict, or miss it.
-struct GlobalCell : Cell {
+struct GlobalCell : Record {
     uint32_t write_block, read_block;  // index + 1; 0: none
 };
 
 inline uint32_t thread_id(uint32_t warp, uint32_t lane) { return warp | lane << 8; }
 inline uint32_t warp_of(uint32_t thread) { return thread & 0xffu; }
 
-struct Shadow {
-    std::vector<Cell> cells;
+// Shared memory's cells. 16 bytes that are only touched whole are one cell, a block; a narrower access divides its
+// block into parts as wide as the program's narrowest write, and a write of the whole block makes it one cell again.
+class Shadow {
+public:
+    std::vector<Cell> cells;  // those of blocks, then those of their parts
     // When each warp last read each cell. Barriers of a whole CTA leave all its warps with one past, so that a
     // cell's last read stands for all; with others, each reader has to be looked at by itself.
     std::vector<uint32_t> read_times;
     uint32_t warps = 0;
-    uint32_t shift = 2;
     uint32_t now = 0;
     bool rewound = false;  // times in global cells have lost their meaning
 
-    void reset(uint64_t bytes, uint32_t cell_shift, uint32_t num_warps, bool each_reader) {
-        shift = cell_shift;
+    void reset(uint64_t bytes, uint32_t part_shift, uint32_t num_warps, bool each_reader) {
+        shift_ = part_shift;
         warps = num_warps;
         now = 0;
         rewound = false;
-        cells.assign((bytes + (uint64_t(1) << shift) - 1) >> shift, Cell{});
+        blocks_ = (bytes + kBlockBytes - 1) >> kBlockShift;
+        cells.resize(blocks_ + (part_shift < kBlockShift ? blocks_ << (kBlockShift - part_shift) : 0));
+        std::fill_n(cells.begin(), blocks_, Cell{});
+        divided_.assign(blocks_, 0);
         read_times.resize(each_reader ? cells.size() * warps : 0);
+    }
+
+    // f(cell, its first byte, its bytes) for each cell in [start, start + size), which counts from 0.
+    template <class F>
+    void each_cell(uint64_t start, uint32_t size, F&& f) {
+        const uint64_t end = start + size;
+        for (uint64_t block = start >> kBlockShift; block <= (end - 1) >> kBlockShift; ++block) {
+            const uint64_t first = block << kBlockShift, last = first + kBlockBytes;
+            if (!divided_[block]) {
+                if (shift_ == kBlockShift || (start <= first && last <= end)) {
+                    f(cells[block], first, kBlockBytes);
+                    continue;
+                }
+                divide(block);
+            }
+            const uint64_t from = first > start ? first : start, to = last < end ? last : end;
+            for (uint64_t c = from >> shift_; c <= (to - 1) >> shift_; ++c)
+                f(cells[blocks_ + c], c << shift_, uint64_t(1) << shift_);
+        }
+    }
+
+    // The one cell that [start, start + size) touches, if it is a whole block; else null.
+    Cell* whole_block(uint64_t start, uint32_t size) {
+        const bool whole = size == kBlockBytes ? start % kBlockBytes == 0
+                                               : shift_ == kBlockShift && start % kBlockBytes + size <= kBlockBytes;
+        const uint64_t block = start >> kBlockShift;
+        return whole && !divided_[block] ? &cells[block] : nullptr;
+    }
+
+    // All of [start, start + size) was last written as told, and not read since.
+    void sign(uint64_t start, uint32_t size, uint32_t time, uint32_t writer, uint32_t ins) {
+        if ((start | size) % kBlockBytes == 0)
+            for (uint64_t block = start >> kBlockShift; block < (start + size) >> kBlockShift; ++block) {
+                divided_[block] = 0;
+                cells[block] = Cell{{time, writer, ins, 0, 0, 0, 0}, 0};
+            }
+        else
+            each_cell(start, size, [=](Cell& cell, uint64_t, uint64_t) {
+                cell = Cell{{time, writer, ins, 0, 0, 0, 0}, 0};
+            });
     }
 
     // Every access so far happens before every access to come (a barrier of all warps), and time is
     // running out: keep only what has been written.
     void rewind() {
         for (Cell& cell : cells)
-            if (cell.written != kInFlightTime) cell = Cell{cell.written ? 1u : 0u, 0, cell.write_ins, 0, 0, 0, 0};
+            if (cell.written != kInFlightTime) cell = Cell{{cell.written ? 1u : 0u, 0, cell.write_ins, 0, 0, 0, 0}, 0};
         now = 1;
         rewound = true;
     }
+
+private:
+    static constexpr uint32_t kBlockShift = 4, kBlockBytes = 1u << kBlockShift;
+
+    void divide(uint64_t block) {
+        const uint64_t parts = uint64_t(1) << (kBlockShift - shift_), first = blocks_ + block * parts;
+        for (uint64_t c = first; c < first + parts; ++c) {
+            cells[c] = cells[block];
+            if (!read_times.empty())
+                std::copy_n(&read_times[block * warps], warps, &read_times[c * warps]);
+        }
+        divided_[block] = 1;
+    }
+
+    std::vector<uint8_t> divided_;
+    uint64_t blocks_ = 0;
+    uint32_t shift_ = 2;
 };
 
 }  // namespace emu

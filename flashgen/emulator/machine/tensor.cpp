@@ -42,16 +42,20 @@ inline void widen_block<f16, kBlockHalves>(float* out, const f16* in) {
 }
 #endif
 
-// 8 rows of C += 8 rows of A times B. A is Blocks blocks of 8 rows and W columns, B has Blocks * W rows.
+// 8 rows of C += 8 rows of A times B. A is Blocks blocks of 8 rows and W columns, B has Blocks * W rows. Unrolled, so
+// that the sums stay in registers.
 template <int W, int Blocks>
 inline void multiply(Row* c, const float* a, const Row* b) {
     Row sum[kBlockRows];
-    for (int r = 0; r < kBlockRows; ++r) sum[r] = c[r];
-    for (int k = 0; k < W * Blocks; ++k) {
-        const float* column = a + k / W * (kBlockRows * W) + k % W;
 #pragma GCC unroll 8
-        for (int r = 0; r < kBlockRows; ++r) fuse(sum[r], column[r * W], b[k]);
-    }
+    for (int r = 0; r < kBlockRows; ++r) sum[r] = c[r];
+#pragma GCC unroll 2
+    for (int block = 0; block < Blocks; ++block, a += kBlockRows * W, b += W)
+        for (int k = 0; k < W; ++k) {
+#pragma GCC unroll 8
+            for (int r = 0; r < kBlockRows; ++r) fuse(sum[r], a[r * W + k], b[k]);
+        }
+#pragma GCC unroll 8
     for (int r = 0; r < kBlockRows; ++r) c[r] = sum[r];
 }
 
@@ -84,18 +88,19 @@ inline void store_rows(const Row* c, Warp& w, const uint32_t* op, f16) {
 // Operands: D, A, B, C. A register of A or B is 8 rows of W elements T; Blocks of them lie along k.
 template <class Acc, class T, int Blocks>
 const Ins* mma(const Ins* i, Warp& w) {
-    constexpr int W = int(4 / sizeof(T)) * 4, kElements = kBlockRows * W;
+    using Raw = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+    constexpr int W = 16 / int(sizeof(T)), kElements = kBlockRows * W;
     constexpr int kHalfOfC = std::is_same_v<Acc, float> ? 2 : 1;  // registers
     const uint32_t *d = i->op, *a = d + 2 * kHalfOfC, *b = a + 2 * Blocks, *c = b + Blocks;
     return as_warp(i, w, [&] {
         alignas(64) float left[2][Blocks * kElements], right[Blocks * kElements];
         alignas(64) Row sum[2 * kBlockRows];
         for (int k = 0; k < Blocks; ++k) {
-            float columns[kElements];
+            Raw turned[kElements];
             widen_block<T, kElements>(left[0] + k * kElements, w.reg<T>(a[2 * k]));
             widen_block<T, kElements>(left[1] + k * kElements, w.reg<T>(a[2 * k + 1]));
-            widen_block<T, kElements>(columns, w.reg<T>(b[k]));
-            transpose<kElements>(right + k * kElements, columns);
+            transpose<kElements>(turned, w.reg<Raw>(b[k]));
+            widen_block<T, kElements>(right + k * kElements, reinterpret_cast<const T*>(turned));
         }
         load_rows(sum, w, c, Acc{});
         load_rows(sum + kBlockRows, w, c + kHalfOfC, Acc{});

@@ -9,6 +9,10 @@ constexpr int kBanks = 32;
 // Distinct units that fall on the same bank group, at worst, over the lanes [begin, end).
 uint32_t wavefronts(const Access& access, int begin, int end, int unit_shift) {
     const uint32_t groups = uint32_t(kBanks * 4) >> unit_shift;
+    const uint32_t lanes = access.lanes >> begin & (kAll >> (kLanes - (end - begin)));
+    uint32_t banks = 0;
+    for (int l = begin; l < end; ++l) banks |= 1u << (access.address[l] >> unit_shift & (groups - 1));
+    if (lanes == kAll >> (kLanes - groups) && banks == lanes) return 1;  // each lane has a bank of its own
     uint64_t unit[kLanes];
     uint8_t next[kLanes], head[kBanks], length[kBanks] = {};
     std::memset(head, 0xff, sizeof head);
@@ -47,13 +51,15 @@ void count_shared(const Ins* i, Warp& w, const Access& access) {
 }
 
 uint32_t count_sectors(const Access& access, uint32_t lanes) {
-    uint64_t seen[2 * kLanes];
+    uint64_t seen[2 * kLanes], highest = 0;
     uint32_t count = 0;
     for (; lanes; lanes &= lanes - 1) {
         const uint64_t a = access.address[__builtin_ctz(lanes)];
         for (uint64_t s = a >> 5; s <= (a + access.size - 1) >> 5; ++s) {
             bool known = false;
-            for (uint32_t k = count; k > 0 && !known; --k) known = seen[k - 1] == s;  // the newest first
+            if (s <= highest)
+                for (uint32_t k = count; k > 0 && !known; --k) known = seen[k - 1] == s;  // the newest first
+            else highest = s;
             if (!known && count < 2 * kLanes) seen[count++] = s;
         }
     }
