@@ -113,3 +113,35 @@ def test_each_reader_of_a_part_is_remembered(order: str) -> None:
 
     # Threads 32 and 64 both run the second part: thread 64 reads too, and orders itself.
     assert go("").of_kind("race") and go("@%q bar.arrive 1, 96;").ok
+
+
+_PARTS = """
+    setp.lt.u32 %p, %t, 32; @!%p bra OTHER;
+    {write}
+    bar.warp.sync -1;
+    {read}
+    OTHER: {between}
+    setp.eq.u32 %p, %t, 32; @%p ld.shared.b32 %v0, [%s+{offset}];"""
+
+
+@pytest.mark.parametrize("order", _ORDERS)
+def test_what_a_warp_shares_is_still_not_another_warps(order: str) -> None:
+    """Lanes 0 to 3 write a part each and read the whole behind a warp barrier; another warp reads a part."""
+    write = "setp.lt.u32 %q, %t, 4; mad.lo.u32 %v2, %t, 4, %s; @%q st.shared.b32 [%v2], %t;"
+    for between, races in (("", True), ("bar.sync 0;", False)):
+        body = _PARTS.format(write=write, read=_WIDE_READ, between=between, offset=4)
+        report = run("", "", body, order=order)
+        assert {f.kind for f in report.findings} == ({"race"} if races else set()), str(report)
+    unsynced = _PARTS.format(write=write, read=_WIDE_READ, between="bar.sync 0;", offset=4).replace(
+        "bar.warp.sync -1;", ""
+    )
+    assert run("", "", unsynced, order=order).of_kind("race")
+
+
+@pytest.mark.parametrize("order", _ORDERS)
+@pytest.mark.parametrize("offset,races", [(0, True), (4, False), (8, False), (12, False)])
+def test_parts_of_different_age_stay_apart(offset: int, races: bool, order: str) -> None:
+    """The first part is written again, the others are in everyone's past: who reads those does not race."""
+    write = "setp.eq.u32 %q, %t, 0; @%q st.shared.b32 [%s], %v3;"
+    report = run("", "", _PARTS.format(write=write, read=_WIDE_READ, between="", offset=offset), order=order)
+    assert {f.kind for f in report.findings} == ({"race"} if races else set()), str(report)

@@ -19,8 +19,16 @@ uint32_t threads_gone(const Cta& cta) {
 }
 
 void find_quiet(Warp& w) {
-    w.quiet = w.seen_by_all;
-    for (uint32_t m = w.live; m; m &= m - 1) w.quiet = std::min(w.quiet, w.met[__builtin_ctz(m)]);
+    w.met_by_all = kAll;
+    for (uint32_t m = w.live; m; m &= m - 1) w.met_by_all = std::min(w.met_by_all, w.met[__builtin_ctz(m)]);
+    w.quiet = std::min(w.seen_by_all, w.met_by_all);
+}
+
+void settle(Cta& cta) {
+    uint32_t time = kAll;
+    for (const Warp& w : cta.warps)
+        if (w.live) time = std::min(time, w.quiet);
+    cta.shadow.settled = time;
 }
 
 void raise_seen(Warp& w, const Barrier& barrier) {
@@ -72,6 +80,7 @@ void complete(Cta& cta, uint32_t id) {
         }
         if (waits) raise_seen(w, barrier);
     }
+    settle(cta);
     ++cta.worker->barriers;
     constexpr uint32_t kTooLate = 0xf0000000u;
     if (barrier.whole && cta.shadow.now > kTooLate) {
@@ -79,7 +88,7 @@ void complete(Cta& cta, uint32_t id) {
         for (Warp& w : cta.warps) {
             std::fill(w.seen.begin(), w.seen.end(), 1u);
             std::fill(w.met, w.met + kLanes, 1u);
-            w.seen_by_all = w.quiet = 1;
+            w.seen_by_all = w.met_by_all = w.quiet = 1;
         }
     }
     barrier.reset(cta.num_warps);
@@ -101,6 +110,7 @@ uint32_t weight(const Warp& w, Barrier& barrier) {
 void meet_lanes(Warp& w, uint32_t lanes) {
     for (uint32_t m = lanes; m; m &= m - 1) w.met[__builtin_ctz(m)] = w.cta->shadow.now;
     find_quiet(w);
+    settle(*w.cta);
 }
 
 const Ins* arrive_at_barrier(const Ins* i, Warp& w, uint32_t id, uint32_t threads, bool waits) {

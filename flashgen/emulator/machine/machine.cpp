@@ -107,7 +107,7 @@ private:
         w.seen.assign(cta_.num_warps, 0);
         w.seen_by_all = cta_.num_warps == 1 ? kAll : 0;
         std::fill(w.met, w.met + kLanes, 0u);
-        w.quiet = 0;
+        w.met_by_all = w.quiet = 0;
         w.copies.clear();
         std::fill(w.committed, w.committed + kLanes, 0u);
         for (Group& g : w.groups) g.state = Group::kFree;

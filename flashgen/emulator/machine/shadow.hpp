@@ -41,8 +41,14 @@ struct GlobalCell : Record {
 inline uint32_t thread_id(uint32_t warp, uint32_t lane) { return warp | lane << 8; }
 inline uint32_t warp_of(uint32_t thread) { return thread & 0xffu; }
 
+// Who looks at a cell: a warp, and up to when what its own lanes did happens before what any of them will do.
+struct Viewer {
+    uint32_t warp, met;
+};
+
 // Shared memory's cells. 16 bytes that are only touched whole are one cell, a block; a narrower access divides its
-// block into parts as wide as the program's narrowest write, and a write of the whole block makes it one cell again.
+// block into parts as wide as the program's narrowest write. A write of the whole block makes it one cell again, and so
+// does a read once it matters no longer which thread wrote which part.
 class Shadow {
 public:
     std::vector<Cell> cells;  // those of blocks, then those of their parts
@@ -51,12 +57,13 @@ public:
     std::vector<uint32_t> read_times;
     uint32_t warps = 0;
     uint32_t now = 0;
+    uint32_t settled = 0;  // what happened up to this time happens before all that any warp will do
     bool rewound = false;  // times in global cells have lost their meaning
 
     void reset(uint64_t bytes, uint32_t part_shift, uint32_t num_warps, bool each_reader) {
         shift_ = part_shift;
         warps = num_warps;
-        now = 0;
+        now = settled = 0;
         rewound = false;
         blocks_ = (bytes + kBlockBytes - 1) >> kBlockShift;
         cells.resize(blocks_ + (part_shift < kBlockShift ? blocks_ << (kBlockShift - part_shift) : 0));
@@ -65,31 +72,26 @@ public:
         read_times.resize(each_reader ? cells.size() * warps : 0);
     }
 
-    // f(cell, its first byte, its bytes) for each cell in [start, start + size), which counts from 0.
+    // The one cell that [start, start + size) touches, counted from 0; null if there are several.
+    Cell* only_cell(uint64_t start, uint32_t size, Viewer viewer) {
+        const uint64_t block = start >> kBlockShift, last = start + size - 1;
+        if (last >> kBlockShift != block) return nullptr;
+        if (undivided(block, size, viewer)) return &cells[block];
+        return start >> shift_ == last >> shift_ ? &cells[blocks_ + (start >> shift_)] : nullptr;
+    }
+
+    // f(cell, its first byte, its bytes) for each cell in [start, start + size).
     template <class F>
-    void each_cell(uint64_t start, uint32_t size, F&& f) {
+    void each_cell(uint64_t start, uint32_t size, Viewer viewer, F&& f) {
         const uint64_t end = start + size;
         for (uint64_t block = start >> kBlockShift; block <= (end - 1) >> kBlockShift; ++block) {
             const uint64_t first = block << kBlockShift, last = first + kBlockBytes;
-            if (!divided_[block]) {
-                if (shift_ == kBlockShift || (start <= first && last <= end)) {
-                    f(cells[block], first, kBlockBytes);
-                    continue;
-                }
-                divide(block);
-            }
             const uint64_t from = first > start ? first : start, to = last < end ? last : end;
-            for (uint64_t c = from >> shift_; c <= (to - 1) >> shift_; ++c)
-                f(cells[blocks_ + c], c << shift_, uint64_t(1) << shift_);
+            if (undivided(block, uint32_t(to - from), viewer)) f(cells[block], first, uint64_t(kBlockBytes));
+            else
+                for (uint64_t c = from >> shift_; c <= (to - 1) >> shift_; ++c)
+                    f(cells[blocks_ + c], c << shift_, uint64_t(1) << shift_);
         }
-    }
-
-    // The one cell that [start, start + size) touches, if it is a whole block; else null.
-    Cell* whole_block(uint64_t start, uint32_t size) {
-        const bool whole = size == kBlockBytes ? start % kBlockBytes == 0
-                                               : shift_ == kBlockShift && start % kBlockBytes + size <= kBlockBytes;
-        const uint64_t block = start >> kBlockShift;
-        return whole && !divided_[block] ? &cells[block] : nullptr;
     }
 
     // All of [start, start + size) was last written as told, and not read since.
@@ -100,7 +102,7 @@ public:
                 cells[block] = Cell{{time, writer, ins, 0, 0, 0, 0}, 0};
             }
         else
-            each_cell(start, size, [=](Cell& cell, uint64_t, uint64_t) {
+            each_cell(start, size, Viewer{}, [=](Cell& cell, uint64_t, uint64_t) {
                 cell = Cell{{time, writer, ins, 0, 0, 0, 0}, 0};
             });
     }
@@ -110,21 +112,49 @@ public:
     void rewind() {
         for (Cell& cell : cells)
             if (cell.written != kInFlightTime) cell = Cell{{cell.written ? 1u : 0u, 0, cell.write_ins, 0, 0, 0, 0}, 0};
-        now = 1;
+        now = settled = 1;
         rewound = true;
     }
 
 private:
     static constexpr uint32_t kBlockShift = 4, kBlockBytes = 1u << kBlockShift;
 
+    // Whether a block is one cell for an access to `bytes` of it; makes it one, or divides it, where that must be.
+    bool undivided(uint64_t block, uint32_t bytes, Viewer viewer) {
+        const bool whole = bytes == kBlockBytes || shift_ == kBlockShift;
+        if (divided_[block] == !whole) return whole;
+        if (whole) return unite(block, viewer);
+        divide(block);
+        return false;
+    }
+
     void divide(uint64_t block) {
         const uint64_t parts = uint64_t(1) << (kBlockShift - shift_), first = blocks_ + block * parts;
         for (uint64_t c = first; c < first + parts; ++c) {
             cells[c] = cells[block];
-            if (!read_times.empty())
-                std::copy_n(&read_times[block * warps], warps, &read_times[c * warps]);
+            if (!read_times.empty()) std::copy_n(&read_times[block * warps], warps, &read_times[c * warps]);
         }
         divided_[block] = 1;
+    }
+
+    // Makes one cell of parts that have been written and not read since by anyone who could still race: writes that
+    // are in everyone's past, or one write by lanes of the viewer's warp that is in the past of all its lanes.
+    bool unite(uint64_t block, Viewer viewer) {
+        const uint64_t parts = uint64_t(1) << (kBlockShift - shift_), first = blocks_ + block * parts;
+        const Cell& one = cells[first];
+        uint32_t writer = one.writer;
+        bool past = true, own = warp_of(one.writer) == viewer.warp && one.written <= viewer.met;
+        for (uint64_t c = first; c < first + parts; ++c) {
+            const Cell& part = cells[c];
+            if (part.written == 0 || part.read > settled) return false;
+            past &= part.written <= settled;
+            own &= part.written == one.written && warp_of(part.writer) == viewer.warp;
+            writer &= part.writer | ~kAtomicAccess;
+        }
+        if (!past && !own) return false;
+        cells[block] = Cell{{one.written, writer, one.write_ins, 0, 0, 0, 0}, 0};
+        divided_[block] = 0;
+        return true;
     }
 
     std::vector<uint8_t> divided_;

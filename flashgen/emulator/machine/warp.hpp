@@ -70,6 +70,7 @@ struct Warp {
     std::vector<uint32_t> seen;  // [warp]: accesses of that warp up to this time happen before us
     uint32_t seen_by_all;        // the least of `seen`, without our own
     uint32_t met[kLanes];        // when each lane last synchronised with the others of this warp
+    uint32_t met_by_all;         // the least of `met`
     uint32_t quiet;              // up to this time no access can race with ours: the least of all these
     std::vector<Copy> copies;    // the oldest first
     uint32_t committed[kLanes];  // groups of copies that each lane has closed

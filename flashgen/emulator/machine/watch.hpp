@@ -44,8 +44,8 @@ public:
     bool load(uint32_t lane, bool with_others) {
         const uint32_t me = thread_id(w_.id, lane) | (with_others ? kManyLanes : 0u);
         if constexpr (!kIsGlobal)
-            if (C* block = shadow_.whole_block(access_.address[lane] - base_, access_.size))
-                return load_cell(*block, lane, me);
+            if (C* cell = shadow_.only_cell(access_.address[lane] - base_, access_.size, viewer()))
+                return load_cell(*cell, lane, me);
         bool unsettled = false;
         each_cell(lane, [&](C& cell, uint64_t, uint64_t) { unsettled |= load_cell(cell, lane, me); });
         return unsettled;
@@ -85,7 +85,7 @@ private:
         const uint64_t start = access_.address[lane], end = start + access_.size;
         each_cell(lane, [&](const C& cell, uint64_t address, uint64_t width) {
             const bool foreign = foreign_write(cell) || foreign_read(cell);
-            if (!foreign && cell.written <= w_.quiet && cell.read <= w_.quiet) return;
+            if (!foreign && is_past(cell.written, cell.writer) && reads_are_past(cell)) return;
             if (foreign) std::atomic_thread_fence(std::memory_order_acquire);
             const uint64_t from = address > start ? address : start;
             const uint64_t to = address + width < end ? address + width : end;
@@ -105,6 +105,16 @@ private:
         else shadow_.sign(access_.address[lane] - base_, access_.size, time, writer, i_->index);
     }
 
+    Viewer viewer() const { return {w_.id, w_.met_by_all}; }
+
+    // Whether what a thread of this block did then happens before all that any lane of this warp will do.
+    bool is_past(uint32_t time, uint32_t thread) const {
+        return time <= w_.quiet || (warp_of(thread) == w_.id && time <= w_.met_by_all);
+    }
+    bool reads_are_past(const C& cell) const {
+        return cell.read <= w_.quiet || (cell.readers == 1u << w_.id && cell.read <= w_.met_by_all);
+    }
+
     // f(cell, address of its first byte, its bytes)
     template <class F>
     void each_cell(uint32_t lane, F&& f) {
@@ -116,7 +126,7 @@ private:
             for (uint64_t c = start >> shift; c <= (start + access_.size - 1) >> shift; ++c)
                 f(cells[c], (c << shift) + base_, uint64_t(1) << shift);
         } else {
-            shadow_.each_cell(start, access_.size, [&](C& cell, uint64_t first, uint64_t width) {
+            shadow_.each_cell(start, access_.size, viewer(), [&](C& cell, uint64_t first, uint64_t width) {
                 f(cell, first + base_, width);
             });
         }
@@ -146,7 +156,7 @@ private:
         if (cell.written == 0) {
             if (!kIsGlobal) uninitialised_ |= 1u << lane;
             unsettled = !kIsGlobal;
-        } else if (foreign_write(cell) || cell.written > w_.quiet) {
+        } else if (foreign_write(cell) || !is_past(cell.written, cell.writer)) {
             unsettled = true;
             judge_write(lane, cell);
         }
@@ -166,7 +176,7 @@ private:
             cell.read_block = block_;
         }
         // Readers that happened before us need no place: whoever is ordered after us is after them.
-        const bool alone = cell.read <= w_.quiet;
+        const bool alone = reads_are_past(cell);
         const bool same_warp = warp_of(cell.reader) == w_.id && !alone;
         const bool one_lane = !same_warp || (cell.reader & ~(kAtomicAccess | kManyBlocks)) == me;
         const bool all_strong = access_.strong && (cell.readers == 0 || alone || (cell.reader & kAtomicAccess));
