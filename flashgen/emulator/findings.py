@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from flashgen.emulator.arena import Arena, Region
-from flashgen.emulator.program.encode import EncodedKernel
+from flashgen.emulator.program.listing import Listing
 from flashgen.emulator.program.ops import Op
 from flashgen.emulator.ptx.ast import PtxModule
 from flashgen.emulator.report import Finding, Site
 
-_KINDS = (
+KINDS = (
     "out-of-bounds",
     "misaligned",
     "uninitialised-read",
@@ -30,13 +30,13 @@ _KINDS = (
     "in-flight",
 )
 _SPACES = ("global", "shared", "local", "constant", "parameter", "generic")
-_NOBODY = 0xFFFFFFFF
+NOBODY = 0xFFFFFFFF
 
 
 class Sites:
     """Where the instructions of a kernel came from."""
 
-    def __init__(self, module: PtxModule, encoded: EncodedKernel, source: str) -> None:
+    def __init__(self, module: PtxModule, encoded: Listing, source: str) -> None:
         self.encoded = encoded
         self._module = module
         self._source = source.splitlines()
@@ -72,9 +72,9 @@ class Narrator:
 
     def tell(self, record: Any) -> Finding:
         """One record of the machine."""
-        kind = _KINDS[int(record["kind"])]
+        kind = KINDS[int(record["kind"])]
         site = self._sites.site(int(record["ins"]))
-        other = None if record["other_ins"] == _NOBODY else self._sites.site(int(record["other_ins"]))
+        other = None if record["other_ins"] == NOBODY else self._sites.site(int(record["other_ins"]))
         block = self._block(int(record["cta"]))
         who = f"block {block}, warp {int(record['warp'])}, {lanes(int(record['lanes']))}"
         what = self._what(kind, record, other)
@@ -108,7 +108,7 @@ class Narrator:
         }[kind]
 
     def _counterpart(self, record: Any) -> str:
-        if record["other_cta"] != _NOBODY:
+        if record["other_cta"] != NOBODY:
             return f"block {self._block(int(record['other_cta']))}, with which nothing orders it"
         mine = record["other_warp"] == record["warp"]
         who = "another lane of this warp" if mine else f"warp {int(record['other_warp'])}"

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from flashgen.emulator.findings import Sites
 from flashgen.emulator.native import Machine
 from flashgen.emulator.program.encode import EncodedKernel
 from flashgen.emulator.program.layout import GLOBAL_BASE, SHARED_BASE
+from flashgen.emulator.program.listing import Listing
 from flashgen.emulator.report import LineCounts, SharedCounts, Traffic
 from flashgen.errors import LaunchError
 
@@ -63,6 +64,32 @@ class Schedule:
                 raise LaunchError(f"There is no order {order!r}; choose one of {', '.join(ORDERS)}.")
 
 
+class Program(Protocol):
+    """A kernel that an executor can run.
+
+    Attributes:
+        encoded: its operations in order, for reports.
+    """
+
+    @property
+    def encoded(self) -> Listing:
+        """See above."""
+        ...
+
+    def run(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        params: bytes,
+        arena: Arena,
+        shared: int,
+        checked: bool,
+        schedule: Schedule,
+    ) -> Raw:
+        """Runs a launch."""
+        ...
+
+
 @dataclass(slots=True)
 class LoadedProgram:
     """A kernel on the machine; freed with this object."""
@@ -85,6 +112,19 @@ class LoadedProgram:
         )  # fmt: skip
         return cls(machine, encoded, machine.create(desc), arrays)
 
+    def run(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        params: bytes,
+        arena: Arena,
+        shared: int,
+        checked: bool,
+        schedule: Schedule,
+    ) -> Raw:
+        """Runs a launch."""
+        return run(self, grid, block, params, arena, shared, checked, schedule)
+
     def __del__(self) -> None:
         self.machine.destroy(self.handle)
 
@@ -101,7 +141,7 @@ class Raw:
 
 
 def check_launch(
-    encoded: EncodedKernel, grid: tuple[int, ...], block: tuple[int, ...], shared: int, max_threads: int
+    encoded: Listing, grid: tuple[int, ...], block: tuple[int, ...], shared: int, max_threads: int
 ) -> None:
     """Refuses what a GPU would refuse.
 
@@ -161,7 +201,7 @@ def run(
     return Raw(counts, traffic, findings[: desc.num_findings], int(desc.barriers), seconds)
 
 
-def executed_per_instruction(encoded: EncodedKernel, counts: Array) -> tuple[Array, Array]:
+def executed_per_instruction(encoded: Listing, counts: Array) -> tuple[Array, Array]:
     """How often each instruction was issued, and by how many lanes: its block's marker tells."""
     real = np.array([op.source is not None and op.unit != "" for op in encoded.listing])
     of_block = encoded.block_of
@@ -184,7 +224,7 @@ def line_counts(sites: Sites, counts: Array) -> tuple[LineCounts, ...]:
     return tuple(lines)
 
 
-def instructions_by_unit(encoded: EncodedKernel, executed: Array) -> dict[str, int]:
+def instructions_by_unit(encoded: Listing, executed: Array) -> dict[str, int]:
     """Warp-instructions by unit, the most frequent first."""
     totals: Counter[str] = Counter()
     for op, count in zip(encoded.listing, executed.tolist(), strict=True):
@@ -193,7 +233,7 @@ def instructions_by_unit(encoded: EncodedKernel, executed: Array) -> dict[str, i
     return {unit: count for unit, count in totals.most_common() if count}
 
 
-def shared_counts(encoded: EncodedKernel, counts: Array) -> SharedCounts:
+def shared_counts(encoded: Listing, counts: Array) -> SharedCounts:
     """Shared memory's counters. Only its accesses have wavefronts."""
     mine = counts[counts["wavefronts"] > 0]
     waves = int(mine["wavefronts"].sum())

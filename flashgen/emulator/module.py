@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,13 @@ from flashgen.emulator.findings import Narrator, Sites
 from flashgen.emulator.isa.table import lookup
 from flashgen.emulator.launch import (
     LoadedProgram,
+    Program,
     Raw,
     Schedule,
     check_launch,
     executed_per_instruction,
     instructions_by_unit,
     line_counts,
-    run,
     shared_counts,
     traffic_by_array,
 )
@@ -47,8 +48,15 @@ class Module:
         PtxError: the text is malformed or uses an opcode that is not emulated; it names the line.
     """
 
-    def __init__(self, ptx: str | bytes, *, source: str = "") -> None:
-        """Reads PTX. ``source`` is the CUDA text that it came from, for excerpts in findings."""
+    def __init__(self, ptx: str | bytes, *, source: str = "", executor: str = "") -> None:
+        """Reads PTX.
+
+        Args:
+            ptx: the text.
+            source: the CUDA text that it came from, for excerpts in findings.
+            executor: ``machine`` (C++, the default) or ``numpy`` (slower, needs no compiler; see lockstep/).
+        """
+        self._load = _loader(executor or DEFAULT_EXECUTOR)
         text = ptx.decode().rstrip("\0") if isinstance(ptx, bytes) else ptx
         self.ptx = parse(text)
         self._source = source
@@ -56,7 +64,7 @@ class Module:
         self._globals = bytearray(self._layout.image("global"))
         self._kernels = self._lower_all()
         self._params = {name: self._kernel_params(name) for name in self._kernels}
-        self._programs: dict[str, LoadedProgram] = {}
+        self._programs: dict[str, Program] = {}
         self.entries = tuple(self._kernels)
 
     def _lower_all(self) -> dict[str, LoweredKernel]:
@@ -85,12 +93,10 @@ class Module:
     def _kernel_params(self, name: str) -> list[Variable]:
         return [param for param in self.ptx.functions[name].params if isinstance(param, Variable)]
 
-    def _program(self, name: str) -> LoadedProgram:
+    def _program(self, name: str) -> Program:
         program = self._programs.get(name)
         if program is None:
-            host = machine()
-            encoded = encode(self._kernels[name], host.handlers)
-            program = self._programs[name] = LoadedProgram.load(host, encoded, self._layout.image("const"))
+            program = self._programs[name] = self._load(self._kernels[name], self._layout.image("const"))
         return program
 
     def memory(self, *arrays: NDArray | Buffer) -> Arena:
@@ -143,13 +149,13 @@ class Module:
         arena = memory or Arena(buffers_of(tuple(args), names), self._globals)
         size = program.encoded.kernel.param_bytes
         data = pack(params, self._offsets[entry], size, tuple(args), arena.address)
-        raw = run(program, grid3, block3, data, arena, shared, checked, schedule)
+        raw = program.run(grid3, block3, data, arena, shared, checked, schedule)
         last = [] if memory else arena.finish(entry)
         return self._report(program, raw, arena, grid3, block3, shared, last if checked else [])
 
     def _report(
         self,
-        program: LoadedProgram,
+        program: Program,
         raw: Raw,
         arena: Arena,
         grid: tuple[int, int, int],
@@ -178,6 +184,30 @@ class Module:
             seconds=raw.seconds,
             tell_lines=partial(line_counts, sites, raw.counts),
         )
+
+
+def _load_on_machine(kernel: LoweredKernel, constants: bytes) -> Program:
+    host = machine()
+    return LoadedProgram.load(host, encode(kernel, host.handlers), constants)
+
+
+def _load_in_lockstep(kernel: LoweredKernel, constants: bytes) -> Program:
+    from flashgen.emulator.lockstep import LockstepProgram
+
+    return LockstepProgram.load(kernel, constants)
+
+
+EXECUTORS: dict[str, Callable[[LoweredKernel, bytes], Program]] = {
+    "machine": _load_on_machine,
+    "numpy": _load_in_lockstep,
+}
+DEFAULT_EXECUTOR = "machine"
+
+
+def _loader(executor: str) -> Callable[[LoweredKernel, bytes], Program]:
+    if executor not in EXECUTORS:
+        raise LaunchError(f"There is no executor {executor!r}; choose one of {', '.join(EXECUTORS)}.")
+    return EXECUTORS[executor]
 
 
 def _three(dim: Dim) -> tuple[int, int, int]:

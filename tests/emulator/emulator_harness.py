@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flashgen.emulator import In, InOut, Module, Schedule
+from flashgen.emulator.module import EXECUTORS
 
 WIDTHS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64}
 _DTYPES = {1: np.uint16, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -106,18 +107,24 @@ def run(module: Module, case: Case, lanes: int) -> list[np.ndarray]:
 
 
 def check(case: Case) -> None:
-    """Compares with the formula, with all lanes active and with every third one."""
+    """Compares both executors with the formula, with all lanes active and with every third one."""
     count = len(case.values[0])
     expected = [case.expected(*(values[k] for values in case.values)) for k in range(count)]
     wanted = [e if isinstance(e, tuple) else (e,) for e in expected]
-    module = Module(ptx(case.body, case.sources, case.results))
-    full, some = run(module, case, 0xFFFFFFFF), run(module, case, 0x49249249)
+    for executor in EXECUTORS:
+        module = Module(ptx(case.body, case.sources, case.results), executor=executor)
+        full, some = run(module, case, 0xFFFFFFFF), run(module, case, 0x49249249)
+        _compare(case, f"{executor}: {case.body}", wanted, full, some)
+
+
+def _compare(case: Case, name: str, wanted: list, full: list[np.ndarray], some: list[np.ndarray]) -> None:
+    count = len(wanted)
     for which in range(len(case.results)):
         for k in range(len(full[which])):
             got, want = int(full[which][k]), int(wanted[k % count][which])
             inputs = ", ".join(f"{values[k % count]:#x}" for values in case.values)
             close = abs(got - want) <= case.ulps if case.ulps else got == want
-            assert close, f"{case.body} of {inputs}: got {got:#x}, expected {want:#x}"
+            assert close, f"{name} of {inputs}: got {got:#x}, expected {want:#x}"
             partial = int(some[which][k])
             active = 0x49249249 >> (k % 32) & 1
-            assert partial == (got if active else SENTINEL), f"{case.body} of {inputs}, lane {k % 32}: {partial:#x}"
+            assert partial == (got if active else SENTINEL), f"{name} of {inputs}, lane {k % 32}: {partial:#x}"

@@ -13,6 +13,7 @@ from flashgen.emulator.arena import MAP_SPARSE, Arena
 from flashgen.emulator.arguments import Buffer
 from flashgen.errors import ArgumentError, LaunchError
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 # out[i] = in[i * stride] + 1, for i below n; the stride counts elements and may be negative
 _GATHER = Module(f"""{_HEAD}

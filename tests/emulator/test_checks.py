@@ -8,6 +8,7 @@ import pytest
 
 from flashgen.emulator import In, InOut, Module, Out, Report, Schedule
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _ORDERS = ("round_robin", "reverse", "random")
 _N, _THREADS = 128, 128
 _SOURCE = """\

@@ -10,6 +10,7 @@ import pytest
 
 from flashgen.emulator import In, Module, Out, Report
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _HEAD = ".version 8.7\n.target sm_100\n.address_size 64\n"
 
 

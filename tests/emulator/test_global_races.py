@@ -8,6 +8,7 @@ import pytest
 
 from flashgen.emulator import InOut, Module, Report, Schedule, Scratch
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _ORDERS = ("round_robin", "reverse", "random")
 _BLOCKS, _THREADS = 3, 64
 

@@ -11,6 +11,7 @@ from emulator_oracle import F32
 
 from flashgen.emulator import In, InOut, Module, Out, Schedule
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _BLOCKS, _THREADS = 3, 70
 _N = _BLOCKS * _THREADS
 

@@ -8,6 +8,7 @@ import pytest
 
 from flashgen.emulator import In, InOut, Module, Out, Struct
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 _THREADS = 40  # a full warp and a part of one
 

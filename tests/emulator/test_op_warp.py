@@ -8,6 +8,7 @@ import pytest
 
 from flashgen.emulator import In, Module, Out, Schedule
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 _ORDERS = ("round_robin", "reverse", "random")
 

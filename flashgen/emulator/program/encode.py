@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from flashgen.emulator.program.allocate import Allocation, allocate
 from flashgen.emulator.program.flow import Block, find_blocks, find_meets
+from flashgen.emulator.program.listing import Listing
 from flashgen.emulator.program.ops import Const, LoweredKernel, Op, Place, Raw, Slot, SpecialSlot, VReg
 
 _NO_GUARD = 0xFFFFFFFF
@@ -36,24 +37,19 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedKernel:
-    """What the machine needs of a kernel, and what reports need.
+class EncodedKernel(Listing):
+    """What the machine needs of a kernel, besides what reports need.
 
     Attributes:
-        ins, ops, image, specials: the arrays of ProgramDesc.
+        ins, ops, image, specials: the arrays of ProgramDesc; ``ins`` has a row for each operation of the listing.
         frame_bytes: of one warp.
-        listing: the operation behind each instruction of ``ins``.
-        block_of: the index of the marker of the block that an instruction is in.
     """
 
-    kernel: LoweredKernel
     ins: Array
     ops: Array
     image: Array
     specials: Array
     frame_bytes: int
-    listing: tuple[Op, ...]
-    block_of: Array
 
 
 class _Frame:
@@ -122,7 +118,8 @@ def encode(kernel: LoweredKernel, handlers: Mapping[str, int]) -> EncodedKernel:
     find_meets(blocks)
     frame = _Frame(blocks, allocate(blocks))
     starts = np.cumsum([0, *(len(block.ops) for block in blocks)]).tolist()
-    listing = [op for block in blocks for op in block.ops]
+    listed = Listing.of(kernel, blocks)
+    listing = listed.listing
     ins = np.zeros(len(listing), INS_DTYPE)
     ins["handler"] = [handlers[op.handler] for op in listing]
     ops: list[int] = []
@@ -140,9 +137,8 @@ def encode(kernel: LoweredKernel, handlers: Mapping[str, int]) -> EncodedKernel:
         np.array(column, np.uint64) for column in zip(*rows, strict=True)
     )
     ins["aux"] = aux
-    block_of = np.repeat(starts[:-1], np.diff(starts))
     return EncodedKernel(
-        kernel, ins, np.array(ops, np.uint32), frame.image(), frame.specials(), frame.bytes, tuple(listing), block_of
+        kernel, listing, listed.block_of, ins, np.array(ops, np.uint32), frame.image(), frame.specials(), frame.bytes
     )
 
 
