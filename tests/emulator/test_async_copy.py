@@ -8,6 +8,7 @@ import pytest
 
 from flashgen.emulator import In, InOut, Module, Out, PtxError, Report, Schedule, Scratch
 
+pytestmark = pytest.mark.usefixtures("each_executor")
 _ORDERS = ("round_robin", "reverse", "random")
 _HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -16,8 +16,12 @@ pytestmark = pytest.mark.usefixtures("each_executor")
 _ORDERS = ("round_robin", "reverse", "random")
 
 
-@cache
 def cuda(source: str, arch: int = 80) -> Module:
+    return Module(compiled(source, arch), source=source)
+
+
+@cache
+def compiled(source: str, arch: int) -> bytes:
     found = find_nvrtc()
     if not found:
         pytest.skip("NVRTC is not installed")
@@ -25,7 +29,7 @@ def cuda(source: str, arch: int = 80) -> Module:
         source, "snippet.cu", (f"-arch=compute_{arch}", "--std=c++17", "-lineinfo", "-default-device")
     )
     assert program.succeeded, program.log
-    return Module(program.ptx, source=source)
+    return program.ptx
 
 
 _REDUCE = """

@@ -1,4 +1,3 @@
-
 """The machine's schedules: in which order warps and blocks run. The NumPy executor has one of its own."""
 
 from __future__ import annotations

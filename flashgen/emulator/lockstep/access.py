@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,8 @@ class Access:
         size: bytes of each, all elements together.
         use: ``load``, ``store`` or ``atomic``.
         strong: volatile, relaxed or stronger.
+        collective: what a lane addresses goes to all lanes of the warp.
+        aligned: what its addresses must be multiples of; 0: its size.
     """
 
     instruction: int
@@ -28,13 +30,15 @@ class Access:
     addresses: Array
     size: int
     use: str
-    strong: bool
+    strong: bool = False
+    collective: bool = False
+    aligned: int = 0
 
     def only(self, chosen: Array) -> Access:
         """The part of some lanes."""
         if chosen.all():
             return self
-        return Access(self.instruction, self.lanes[chosen], self.addresses[chosen], self.size, self.use, self.strong)
+        return replace(self, lanes=self.lanes[chosen], addresses=self.addresses[chosen])
 
 
 class Storage:

@@ -9,9 +9,10 @@ import numpy as np
 from flashgen.emulator.arena import Arena, sparse_bytes
 from flashgen.emulator.findings import NOBODY
 from flashgen.emulator.lockstep.access import Access, Storage
+from flashgen.emulator.lockstep.flight import Flight
 from flashgen.emulator.lockstep.lanes import WARP, Array
 from flashgen.emulator.lockstep.spaces import Ledger
-from flashgen.emulator.lockstep.watch import CHANGED, REPEATED, Accesses, Pairs, Watch
+from flashgen.emulator.lockstep.watch import CHANGED, READ, REPEATED, Accesses, Pairs, Watch
 from flashgen.emulator.program.layout import GLOBAL_BASE, SHARED_BASE
 from flashgen.emulator.program.ops import LoweredKernel
 
@@ -42,29 +43,76 @@ class Hazards:
         self._wave = wave
         self._cells = wave.shared.stride >> self._shift["shared"]
         if self._ledger.checked:
-            self._watches["shared"] = Watch(len(wave.geometry.ctas), self._cells, _zeros, self._cta_lanes)
+            parts = len(wave.geometry.ctas)
+            self._watches["shared"] = Watch(parts, self._cells, _zeros, self._cta_lanes)
+            size = parts * wave.shared.stride
+            self._flight = Flight(parts * self._cells, size, wave.geometry, self._ledger.findings)
 
     def watches(self, space: str) -> bool:
         """Whether accesses to a space have to be noted."""
         return space in self._watches
 
-    def note(self, space: str, access: Access, offsets: Array, what: Array | int) -> None:
-        """Notes an access; ``what``: for each byte of each lane, or for all."""
+    def note_load(self, space: str, access: Access, offsets: Array) -> None:
+        """Notes reads."""
         if space == "global":
             watched = self._wave.globals.watched(access)
-            if not watched.all():
-                access, offsets = access.only(watched), offsets[watched]
-                what = what if isinstance(what, int) else what[watched]
-        if len(access.lanes) == 0:
-            return
+            access, offsets = access.only(watched), offsets[watched]
+        cells = self._cells_of(space, access, offsets)
+        flying = self._flight.holds(cells) if space == "shared" else None
+        if flying is not None:
+            self._flight.tell(access, cells, flying)
+        self._log(space, access, cells, np.broadcast_to(np.int64(READ), cells.shape), flying)
+
+    def note_store(self, space: str, access: Access, offsets: Array, rows: Array | None) -> None:
+        """Notes writes, before they happen; ``rows``: what each lane writes, None if that is not known."""
+        if space == "global":
+            watched = self._wave.globals.watched(access)
+            access, offsets, rows = access.only(watched), offsets[watched], rows if rows is None else rows[watched]
+            self._wave.copies.check_sources(access)
+        cells = self._cells_of(space, access, offsets)
+        kinds = _kinds(self._wave.spaces[space].storage, cells, offsets, rows)
+        if space == "shared":
+            kinds = self._written_in_flight(access, cells, kinds, offsets, rows)
+        self._log(space, access, cells, kinds)
+
+    def note_copy(self, access: Access, offsets: Array, rows: Array) -> None:
+        """A copy to shared memory sets out: it is judged as a write, and lands later."""
+        cells = self._cells_of("shared", access, offsets)
+        kinds = _kinds(self._wave.shared.storage, cells, offsets, rows)
+        self._log("shared", access, cells, self._written_in_flight(access, cells, kinds, offsets, rows))
+        self._flight.start(access, cells)
+        self._flight.arriving.scatter(offsets, rows)
+
+    def note_landing(self, access: Access, offsets: Array) -> None:
+        """A copy lands: to whoever comes later it is a write of its lane's, now."""
+        cells = self._cells_of("shared", access, offsets)
+        self._flight.end(cells)
+        self._log("shared", access, cells, np.broadcast_to(np.int64(REPEATED), cells.shape))
+
+    def _written_in_flight(
+        self, access: Access, cells: Array, kinds: Array, offsets: Array, rows: Array | None
+    ) -> Array:
+        """Tells of writes to what a copy is to write, unless it is the same; the last writer counts."""
+        flying = self._flight.holds(cells)
+        if flying is None:
+            return kinds
+        differs = flying & (_kinds(self._flight.arriving, cells, offsets, rows) == CHANGED)
+        self._flight.tell(access, cells, differs)
+        self._flight.end(cells[flying])
+        return np.where(flying, REPEATED, kinds)
+
+    def _cells_of(self, space: str, access: Access, offsets: Array) -> Array:
         shift = self._shift[space]
-        columns = max(access.size >> shift, 1)
-        cells = (offsets >> shift)[:, None] + np.arange(columns)
-        if isinstance(what, int):
-            kinds = np.broadcast_to(np.int64(what), cells.shape)
-        else:
-            kinds = what.reshape(len(cells), columns, -1).max(axis=2)
-        self._watches[space].note(access, cells, kinds, self._wave.geometry, self._wave.history)
+        return (offsets >> shift)[:, None] + np.arange(max(access.size >> shift, 1))
+
+    def _log(self, space: str, access: Access, cells: Array, kinds: Array, left_out: Array | None = None) -> None:
+        lanes = np.repeat(access.lanes, cells.shape[1])
+        cell, kind = cells.reshape(-1), kinds.reshape(-1)
+        if left_out is not None:
+            kept = ~left_out.reshape(-1)
+            lanes, cell, kind = lanes[kept], cell[kept], kind[kept]
+        if len(cell):
+            self._watches[space].note(access, lanes, cell, kind, self._wave.geometry, self._wave.history)
 
     def settle(self, part: int) -> None:
         """All threads of a CTA of the wave have met, or ended."""
@@ -107,14 +155,17 @@ class Hazards:
         )  # fmt: skip
 
 
-def changes(storage: Storage, offsets: Array, rows: Array) -> Array:
-    """What writing these rows does to each byte, lane after lane: `CHANGED` or `REPEATED`."""
+def _kinds(storage: Storage, cells: Array, offsets: Array, rows: Array | None) -> Array:
+    """What writing these rows does to each cell, lane after lane: `CHANGED` or `REPEATED`."""
+    if rows is None:
+        return np.broadcast_to(np.int64(CHANGED), cells.shape)
     fresh = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
     before = storage.gather(offsets, 1, fresh.shape[1])
     order = np.argsort(offsets, kind="stable")
     again = np.flatnonzero(offsets[order][1:] == offsets[order][:-1])
     before[order[again + 1]] = fresh[order[again]]
-    return np.where(fresh != before, CHANGED, REPEATED)
+    differs: Array = (fresh != before).reshape(len(rows), cells.shape[1], -1).any(axis=2)
+    return np.where(differs, CHANGED, REPEATED)
 
 
 def _zeros(count: int, kind: str) -> Array:

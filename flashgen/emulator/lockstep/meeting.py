@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flashgen.emulator.lockstep.front import Front, Group
-from flashgen.emulator.lockstep.lanes import WARP, Array, bits_of, lanes_of
+from flashgen.emulator.lockstep.lanes import ALL, WARP, Array, bits_of, lanes_of
 from flashgen.emulator.lockstep.step import STOP, Control, Run, Step
 
 if TYPE_CHECKING:
     from flashgen.emulator.lockstep.engine import Engine
+    from flashgen.emulator.lockstep.wave import Wave
 
 
 @dataclass(slots=True)
@@ -26,10 +27,26 @@ class _Waiting:
 
 
 def together(run: Run, members: int) -> Control:
-    """A step that runs when the lanes that the mask in slot ``members`` names are there."""
+    """A step that runs when the lanes that the mask in operand ``members`` names are there."""
 
     def control(engine: Engine, front: Front, step: Step) -> int:
-        return engine.meetings.meet(front, step, run, step.slots[members])
+        masks = bits_of(engine.guarded(front, step))[front.warps]
+        return engine.meetings.meet(front, step, run, masks, engine.meetings.named(front, masks, step.slots[members]))
+
+    return control
+
+
+def all_together(run: Run) -> Control:
+    """A step that all lanes of a warp run together (.sync.aligned): a fault if some have exited or never were."""
+
+    def control(engine: Engine, front: Front, step: Step) -> int:
+        def run_and_tell(wave: Wave, mask: Array | None) -> None:
+            here = bits_of(wave.active if mask is None else mask)
+            wave.tell_warps("warp-sync", step.index, np.where(here == 0, 0, ~np.array(engine.live, np.uint32)))
+            run(wave, mask)
+
+        masks = bits_of(engine.guarded(front, step))[front.warps]
+        return engine.meetings.meet(front, step, run_and_tell, masks, np.full_like(masks, ALL))
 
     return control
 
@@ -41,12 +58,12 @@ class Meetings:
         self._engine = engine
         self._waiting: dict[int, list[_Waiting]] = {}
 
-    def meet(self, front: Front, step: Step, run: Run, members_slot: int) -> int:
-        """Runs the step for those who are complete; the others wait."""
+    def meet(self, front: Front, step: Step, run: Run, masks: Array, named: Array) -> int:
+        """Runs a step for those who are complete; the others wait.
+
+        ``masks``: the lanes of each of the front's warps that run it; ``named``: those that are to do so together.
+        """
         engine, wave = self._engine, self._engine.wave
-        lanes = engine.guarded(front, step)
-        masks = bits_of(lanes)[front.warps]
-        named = self._named(front, masks, members_slot)
         live = np.array([engine.live[warp] for warp in front.warps.tolist()], np.uint32)
         need = np.where(masks == 0, 0, named & live)
         absent = need & ~front.masks
@@ -59,11 +76,11 @@ class Meetings:
         if strangers.any():
             wave.tell_warps("warp-sync", step.index, self._spread(front, strangers))
         if masks.any():
-            run(wave, lanes)
+            run(wave, engine.guarded(front, step))
         return step.index + 1
 
-    def _named(self, front: Front, masks: Array, slot: int) -> Array:
-        """The member mask of each warp, as its first lane says."""
+    def named(self, front: Front, masks: Array, slot: int) -> Array:
+        """The member mask of each warp, as the first of its lanes has it in a register."""
         values = self._engine.wave.values[slot].reshape(-1, WARP)[front.warps]
         lowest = masks & (~masks + np.uint32(1))
         first = np.where(masks == 0, 0, np.frexp(lowest.astype(np.float64))[1] - 1)

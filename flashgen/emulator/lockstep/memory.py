@@ -8,16 +8,15 @@ elements, whether the access is strong.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from flashgen.emulator.lockstep.access import ATOMIC, LOAD, STORE, Access
-from flashgen.emulator.lockstep.hazards import changes
 from flashgen.emulator.lockstep.lanes import Array
 from flashgen.emulator.lockstep.ops.atomic import UPDATES
 from flashgen.emulator.lockstep.ops.move import space_of
 from flashgen.emulator.lockstep.step import Run, SlotNumbers
-from flashgen.emulator.lockstep.watch import CHANGED, READ
 from flashgen.emulator.lockstep.wave import Wave
 from flashgen.emulator.program.layout import SPACES, window
 from flashgen.emulator.program.ops import Op
@@ -25,17 +24,17 @@ from flashgen.emulator.program.ops import Op
 _NAMES = {number: name for name, number in SPACES.items()}
 
 
-def _addresses(wave: Wave, op: Op, base: int, lanes: Array) -> Array:
-    kind = op.aux[0]
+def addresses(wave: Wave, kind: int, base: int, displacement: int, lanes: Array) -> Array:
+    """Where lanes' accesses go: the base's value, if there is one, and a displacement."""
     if kind == 0:
-        return np.full(len(lanes), op.imm, np.uint64)
+        return np.full(len(lanes), displacement, np.uint64)
     values = wave.values[base][lanes]
     if kind == 1:  # 32-bit addresses wrap as such
-        return (values + np.uint32(op.imm & 0xFFFFFFFF)).astype(np.uint64)
-    return values + np.uint64(op.imm)
+        return (values + np.uint32(displacement & 0xFFFFFFFF)).astype(np.uint64)
+    return values + np.uint64(displacement)
 
 
-def _by_space(access: Access, space: str) -> Iterator[tuple[str, Access]]:
+def by_space(access: Access, space: str) -> Iterator[tuple[str, Access]]:
     """A generic access falls apart into those of the spaces in whose windows its addresses lie."""
     if space != "generic":
         yield space, access
@@ -46,7 +45,7 @@ def _by_space(access: Access, space: str) -> Iterator[tuple[str, Access]]:
         part = access.only(numbers == number)
         if name != "global":
             offset = np.uint64(window(name))
-            part = Access(part.instruction, part.lanes, part.addresses - offset, part.size, part.use, part.strong)
+            part = replace(part, addresses=part.addresses - offset)
         yield name, part
 
 
@@ -58,13 +57,15 @@ def compile_load(op: Op, index: int, slots: SlotNumbers) -> Run:
 
     def run(wave: Wave, mask: Array | None) -> None:
         lanes = wave.lanes(mask)
-        whole = Access(index, lanes, _addresses(wave, op, base, lanes), element * count, LOAD, bool(op.aux[5]))
-        for name, asked in _by_space(whole, space):
+        whole = Access(
+            index, lanes, addresses(wave, op.aux[0], base, op.imm, lanes), element * count, LOAD, bool(op.aux[5])
+        )
+        for name, asked in by_space(whole, space):
             access, offsets = wave.spaces[name].admit(asked)
             if len(access.lanes) == 0:
                 continue
             if wave.hazards.watches(name):
-                wave.hazards.note(name, access, offsets, READ)
+                wave.hazards.note_load(name, access, offsets)
             rows = wave.spaces[name].storage.gather(offsets, element, count)
             rows = rows.view(narrow).astype(wide).view(f"u{register}")
             for k, target in enumerate(targets):
@@ -80,15 +81,17 @@ def compile_store(op: Op, index: int, slots: SlotNumbers) -> Run:
 
     def run(wave: Wave, mask: Array | None) -> None:
         lanes = wave.lanes(mask)
-        whole = Access(index, lanes, _addresses(wave, op, base, lanes), element * count, STORE, bool(op.aux[5]))
-        for name, asked in _by_space(whole, space):
+        whole = Access(
+            index, lanes, addresses(wave, op.aux[0], base, op.imm, lanes), element * count, STORE, bool(op.aux[5])
+        )
+        for name, asked in by_space(whole, space):
             access, offsets = wave.spaces[name].admit(asked)
             if len(access.lanes) == 0:
                 continue
             rows = np.stack([wave.values[source][access.lanes].astype(f"u{element}") for source in sources], axis=1)
             storage = wave.spaces[name].storage
             if wave.hazards.watches(name):
-                wave.hazards.note(name, access, offsets, changes(storage, offsets, rows))
+                wave.hazards.note_store(name, access, offsets, rows)
             storage.scatter(offsets, rows)
 
     return run
@@ -103,13 +106,13 @@ def compile_atomic(op: Op, index: int, slots: SlotNumbers) -> Run:
 
     def run(wave: Wave, mask: Array | None) -> None:
         lanes = wave.lanes(mask)
-        whole = Access(index, lanes, _addresses(wave, op, base, lanes), element * count, ATOMIC, True)
-        for name, asked in _by_space(whole, space):
+        whole = Access(index, lanes, addresses(wave, op.aux[0], base, op.imm, lanes), element * count, ATOMIC, True)
+        for name, asked in by_space(whole, space):
             access, offsets = wave.spaces[name].admit(asked)
             if len(access.lanes) == 0:
                 continue
             if wave.hazards.watches(name):
-                wave.hazards.note(name, access, offsets, CHANGED)
+                wave.hazards.note_store(name, access, offsets, None)
             storage = wave.spaces[name].storage
             operands = [wave.values[source][access.lanes] for source in sources]
             for k in range(count):

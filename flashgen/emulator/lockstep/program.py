@@ -9,11 +9,13 @@ import numpy as np
 from flashgen.emulator.errors import PtxError
 from flashgen.emulator.lockstep import memory
 from flashgen.emulator.lockstep.control import CONTROLS
+from flashgen.emulator.lockstep.copy_steps import COPY_STEPS
 from flashgen.emulator.lockstep.lanes import Array
-from flashgen.emulator.lockstep.meeting import together
+from flashgen.emulator.lockstep.meeting import all_together, together
 from flashgen.emulator.lockstep.ops.atomic import UPDATES
 from flashgen.emulator.lockstep.ops.table import TABLE, VIEWS, Lanewise
 from flashgen.emulator.lockstep.step import Run, SlotNumbers, Step
+from flashgen.emulator.lockstep.tensor import tensor_step
 from flashgen.emulator.lockstep.warp import MEMBERS, WARP_STEPS
 from flashgen.emulator.lockstep.wave import Wave
 from flashgen.emulator.program.flow import Block
@@ -77,6 +79,8 @@ def _step(op: Op, index: int, numbers: dict[Slot, int]) -> Step:
             step.control = together(run, MEMBERS[name])
         else:
             step.run = run
+    elif (run_by_all := tensor_step(op, index, step.slots)) is not None:
+        step.control = all_together(run_by_all)
     else:
         step.run = _plain_step(op, index, step.slots)
     return step
@@ -85,6 +89,8 @@ def _step(op: Op, index: int, numbers: dict[Slot, int]) -> Step:
 def _plain_step(op: Op, index: int, slots: SlotNumbers) -> Run:
     if op.handler in TABLE:
         return _lanewise(TABLE[op.handler](op), op, slots)
+    if op.handler in COPY_STEPS:
+        return COPY_STEPS[op.handler](op, index, slots)
     if op.handler in UPDATES:
         return memory.compile_atomic(op, index, slots)
     if op.handler.startswith("ld."):

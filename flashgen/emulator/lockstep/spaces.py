@@ -84,8 +84,8 @@ class _Base:
         return access.only(inside)
 
     def check_alignment(self, access: Access) -> None:
-        """Tells of addresses that are no multiples of the access's size."""
-        self.tell("misaligned", access, (access.addresses & np.uint64(access.size - 1)) != 0)
+        """Tells of addresses that are no multiples of what they must be."""
+        self.tell("misaligned", access, (access.addresses & np.uint64((access.aligned or access.size) - 1)) != 0)
 
 
 class Constants(_Base):
@@ -197,7 +197,6 @@ class Global(_Base):
         return watched
 
     def _check(self, access: Access) -> Access:
-        self._ledger.counts[access.instruction]["accesses"] += len(np.unique(access.lanes // WARP))
         region = self.regions(access.addresses)
         end = self._ends[region]
         inside = (region >= 0) & (access.addresses < end) & (end - access.addresses >= np.uint64(access.size))
@@ -247,9 +246,7 @@ class Global(_Base):
         in_region = np.bincount(whose, minlength=len(self._bases))
         lanes = np.bincount(region, minlength=len(self._bases))
         warps = np.bincount(np.unique(region * (1 << 32) + access.lanes // WARP) >> 32, minlength=len(self._bases))
-        counts = self._ledger.counts[access.instruction]
-        counts["bytes"] += len(access.lanes) * access.size
-        counts["sectors"] += len(touched)
+        self._ledger.counts[access.instruction]["sectors"] += len(touched)
         for way, use in ((0, STORE), (1, LOAD)):
             if access.use != use:
                 traffic = self._ledger.traffic[:, way]

@@ -17,9 +17,10 @@ import numpy as np
 
 from flashgen.emulator.lockstep.access import Access
 from flashgen.emulator.lockstep.history import History
-from flashgen.emulator.lockstep.lanes import Array, Geometry
+from flashgen.emulator.lockstep.lanes import WARP, Array, Geometry
 
 READ, REPEATED, CHANGED = 0, 1, 2
+STRONG, COLLECTIVE = 1, 2
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Accesses:
     Attributes:
         cell: what was touched; ``what``: read, written with what was there, changed.
         thread: who, by number in the launch; ``clock``, ``row``: when (see `History`).
-        strong: atomic or volatile.
+        how: `STRONG` if atomic or volatile, `COLLECTIVE` if on behalf of all lanes of the warp.
         instruction, size: of the access; ``step``: a number of its own for each instruction executed.
     """
 
@@ -38,7 +39,7 @@ class Accesses:
     thread: Array
     clock: Array
     row: Array
-    strong: Array
+    how: Array
     instruction: Array
     size: Array
     step: Array
@@ -72,26 +73,28 @@ class Watch:
         self._cta_threads = cta_threads
         self._steps = 0
 
-    def note(self, access: Access, cells: Array, what: Array, geometry: Geometry, history: History) -> None:
-        """Logs one instruction's accesses: ``cells`` and ``what`` have a row for each of its lanes."""
-        columns = cells.shape[1]
-        cell, kind = cells.reshape(-1), what.reshape(-1)
-        thread = np.repeat(geometry.identity[access.lanes], columns)
+    def note(
+        self, access: Access, lanes: Array, cell: Array, what: Array, geometry: Geometry, history: History
+    ) -> None:
+        """Logs one instruction's accesses: for each of them a lane, a cell, and what it does to that."""
+        thread = geometry.identity[lanes]
         before = self._owner[cell]
         self._owner[cell] = thread + 1
         mixed = ((before != 0) & (before != thread + 1)) | (self._owner[cell] != thread + 1)
-        self._many[cell[mixed]] = True
-        self._written[cell[kind != READ]] = True
+        self._many[cell if access.collective else cell[mixed]] = True
+        self._written[cell[what != READ]] = True
         self._steps += 1
 
         def same(value: int) -> Array:
             return np.broadcast_to(np.int64(value), cell.shape)
 
-        clock, row = np.repeat(history.clock[access.lanes], columns), np.repeat(history.row[access.lanes], columns)
-        strong, instruction = same(int(access.strong)), same(access.instruction)
+        how = same(access.strong * STRONG + access.collective * COLLECTIVE)
         self._log.append(
-            Accesses(cell, kind, thread, clock, row, strong, instruction, same(access.size), same(self._steps))
-        )
+            Accesses(
+                cell, what, thread, history.clock[lanes], history.row[lanes], how, same(access.instruction),
+                same(access.size), same(self._steps),
+            )
+        )  # fmt: skip
 
     def settle(self, part: int, history: History) -> Pairs | None:
         """Examines what a part has seen. What comes later happens after all of it."""
@@ -129,7 +132,7 @@ class Watch:
 def _summary(accesses: Accesses, cta_threads: int) -> Accesses:
     """One access of each kind to each cell by each CTA, of those that are over: step 0."""
     cta = accesses.thread // cta_threads
-    key = np.stack([accesses.cell, cta, accesses.what, accesses.strong])
+    key = np.stack([accesses.cell, cta, accesses.what, accesses.how])
     _, first = np.unique(key, axis=1, return_index=True)
     kept = accesses.of(np.sort(first))
     kept.step = np.zeros_like(kept.step)
@@ -164,8 +167,9 @@ def find_races(accesses: Accesses, history: History, cta_threads: int) -> Pairs 
 
 def _unordered(a: Accesses, later: Array, earlier: Array, history: History, cta_threads: int) -> Array:
     first, second = a.thread[earlier], a.thread[later]
-    candidates = (a.cell[earlier] == a.cell[later]) & (first != second) & (a.step[later] > 0)
-    candidates &= (a.strong[earlier] & a.strong[later]) == 0
+    collective = (first // WARP == second // WARP) & (((a.how[earlier] | a.how[later]) & COLLECTIVE) != 0)
+    candidates = (a.cell[earlier] == a.cell[later]) & ((first != second) | collective) & (a.step[later] > 0)
+    candidates &= (a.how[earlier] & a.how[later] & STRONG) == 0
     same_cta = first // cta_threads == second // cta_threads
     ordered = history.happened(first % cta_threads, a.clock[earlier], a.row[later])
     races: Array = candidates & ~(same_cta & ordered)

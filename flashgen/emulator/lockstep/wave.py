@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flashgen.emulator.arena import Arena
+from flashgen.emulator.lockstep.copies import Copies
 from flashgen.emulator.lockstep.hazards import Hazards
 from flashgen.emulator.lockstep.history import History
 from flashgen.emulator.lockstep.lanes import Array, Geometry
@@ -65,6 +66,7 @@ class Wave:
             "const": Constants("const", np.frombuffer(setting.constants, np.uint8), geometry, ledger),
             "param": Constants("param", np.frombuffer(setting.params, np.uint8), geometry, ledger),
         }
+        self.copies = Copies(self)
         hazards.enter(self)
 
     def _initial(self, slot: Slot | None, zeros: dict[int, Array]) -> Array:
