@@ -188,19 +188,21 @@ struct Place {
 
 template <int kRows, int kIn>
 struct Share {
-  static constexpr int kCount = (kRows * kIn + kThreads - 1) / kThreads;
-  // Where rows divide well, the n-th chunk is a constant away from the first, in memory and in the tile.
-  static constexpr unsigned kSide = kSpread<kIn>, kRowsAtOnce = kThreads / kSide;  // side by side in a row
-  static constexpr bool kRegular = kSide >= 4 && kRows % kRowsAtOnce == 0 && kRowsAtOnce % 8 == 0;
+  // A round takes kSide chunks of each of kRowsAtOnce rows; the n-th chunk is then a constant away from the first.
+  static constexpr unsigned kSide = kSpread<kIn> >= 4 ? kSpread<kIn> : kIn, kFit = kThreads / kSide;
+  static constexpr unsigned kRowsAtOnce = kSpread<kIn> == 2 && kFit > 8 ? kFit / 8 * 8 : kFit;
+  static constexpr unsigned kRounds = (kRows + kRowsAtOnce - 1) / kRowsAtOnce, kAcross = kIn / kSide;
+  static constexpr int kCount = kRounds * kAcross;
 
   static __device__ __forceinline__ Place place(unsigned n) {
-    const unsigned at = threadIdx.x + n * kThreads;
-    if (!kRegular) return {at / kIn, at % kIn};
-    return {threadIdx.x / kSide + n / (kIn / kSide) * kRowsAtOnce, threadIdx.x % kSide + n % (kIn / kSide) * kSide};
+    return {threadIdx.x / kSide + n / kAcross * kRowsAtOnce, threadIdx.x % kSide + n % kAcross * kSide};
   }
 
-  // Whether it is one of the tile; the last round may go beyond.
-  static __device__ __forceinline__ bool has(Place at) { return kRows * kIn % kThreads == 0 || at.row < kRows; }
+  // Whether this thread has an n-th chunk.
+  static __device__ __forceinline__ bool has(unsigned n) {
+    const bool takes_part = kRowsAtOnce * kSide == kThreads || threadIdx.x < kRowsAtOnce * kSide;
+    return takes_part && ((n / kAcross + 1) * kRowsAtOnce <= kRows || place(n).row < kRows);
+  }
 
   // Where the first chunk comes from, given the tile's first row; and the n-th, given the first.
   static __device__ __forceinline__ const Element* first(const Element* from, int64 from_row) {
@@ -212,7 +214,7 @@ struct Share {
   }
 
   static __device__ __forceinline__ uint4& destination(uint4 (&tile)[kRows][kIn], unsigned n) {
-    const Place from = place(kRegular ? 0 : n), to = place(n);
+    const Place from = place(kRowsAtOnce % 8 == 0 ? 0 : n), to = place(n);  // eight rows on, swizzling is the same
     return (&chunk_at(tile, from.row, from.chunk))[static_cast<int>((to.row - from.row) * kIn + to.chunk - from.chunk)];
   }
 };
@@ -224,8 +226,8 @@ __device__ __forceinline__ void copy_elements(uint4 (&tile)[kRows][kIn], const E
                                               int num_rows) {
 #pragma unroll 1
   for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
+    if (!Share<kRows, kIn>::has(n)) return;
     const Place at = Share<kRows, kIn>::place(n);
-    if (!Share<kRows, kIn>::has(at)) return;
     const Element* source = Share<kRows, kIn>::source(first, from_row, n);
     unsigned x[4] = {};
 #pragma unroll
@@ -250,7 +252,7 @@ template <int kRows, int kIn>
 __device__ __forceinline__ void flip_signs(uint4 (&tile)[kRows][kIn]) {
 #pragma unroll 1
   for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
-    if (!Share<kRows, kIn>::has(Share<kRows, kIn>::place(n))) return;
+    if (!Share<kRows, kIn>::has(n)) return;
     uint4& x = Share<kRows, kIn>::destination(tile, n);
     x = make_uint4(x.x ^ 0x80008000u, x.y ^ 0x80008000u, x.z ^ 0x80008000u, x.w ^ 0x80008000u);
   }
@@ -268,14 +270,13 @@ __device__ __forceinline__ void start_copy(Incoming<kRows, kIn>&, uint4 (&tile)[
                                            const Element* first, int64 from_row, int num_rows) {
 #pragma unroll
   for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
-    const Place at = Share<kRows, kIn>::place(n);
-    if (!Share<kRows, kIn>::has(at)) break;
+    if (!Share<kRows, kIn>::has(n)) continue;
     const unsigned to = shared_address(&Share<kRows, kIn>::destination(tile, n));
     const Element* source = Share<kRows, kIn>::source(first, from_row, n);
     if (kWhole) {
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(source) : "memory");
     } else {
-      const bool inside = static_cast<int>(at.row) < num_rows;
+      const bool inside = static_cast<int>(Share<kRows, kIn>::place(n).row) < num_rows;
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                    :: "r"(to), "l"(inside ? source : first), "r"(inside ? 16 : 0) : "memory");
     }
@@ -665,27 +666,42 @@ __device__ __forceinline__ bool meet_keys(Tiles& tile, Rows& rows, const Queries
   return small;
 }
 
+// lines 1 to 3: for i, a tile of kBr queries. Under a causal mask the last one has most to do, and begins.
+struct Work {
+  Head head;
+  int64 row0;
+};
+
+// The block's number is read anew each time, so that nothing that follows from it is kept in registers over the
+// loop, which has none to spare.
+__device__ __forceinline__ Work find_work(const AttentionArgs& args) {
+  unsigned block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  const unsigned row_blocks = (args.seqlen_q + kBr - 1) / kBr, nth = block % row_blocks;
+  return {find_head(args, block / row_blocks),
+          int64(kBr) * (kCausal == Causal::kNone ? nth : row_blocks - 1 - nth)};
+}
+
 // One CTA works on one tile of queries. The lines are those of FlashAttention-2, Algorithm 1.
 extern "C" __global__ void __launch_bounds__(kThreads, 1) flashgen_cuda_fa2_mma(const AttentionArgs args) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   Tiles& tile = *reinterpret_cast<Tiles*>(shared_memory);
-  // lines 1 to 3: for i, a tile of kBr queries. Under a causal mask the last one has most to do, and begins.
-  const unsigned row_blocks = (args.seqlen_q + kBr - 1) / kBr, nth = blockIdx.x % row_blocks;
-  const Head head = find_head(args, blockIdx.x / row_blocks);
-  const int64 row0 = int64(kBr) * (kCausal == Causal::kNone ? nth : row_blocks - 1 - nth);
-  const bool vectors = have_vectors(head);
-  load_queries(tile, head, row0, vectors);  // line 4
-  __syncthreads();                          // Q_i is whole
-
-  const LaneRows lane = find_lane_rows(tile);
-  const Queries queries{lane};
   Rows rows;
-  for (bool plain = vectors && head.scale > 0;; plain = false) {
-    const bool small = meet_keys(tile, rows, queries, lane, head, row0, plain, vectors);
+  for (bool small = true;; small = false) {
+    const Work work = find_work(args);
+    const bool vectors = have_vectors(work.head);
+    load_queries(tile, work.head, work.row0, vectors);  // line 4
+    __syncthreads();                                    // Q_i is whole
+    const LaneRows lane = find_lane_rows(tile);
+    const Queries queries(lane);
+    const bool plain = small && vectors && work.head.scale > 0;
+    small = meet_keys(tile, rows, queries, lane, work.head, work.row0, plain, vectors);
     if (!__syncthreads_or(!small)) break;  // all warps are done with Q_i, K_0 and V_0
     rows = Rows();                         // large logits: once more, with care
   }
-  write_rows(tile, rows, head, row0, vectors);  // lines 16 and 17: O and LSE are whole when all CTAs have done this
+  const Work work = find_work(args);
+  write_rows(tile, rows, work.head, work.row0, have_vectors(work.head));
+  // lines 16 and 17: O and LSE are whole when all CTAs have done this
 }
 
 // The planner's bytes, restated.

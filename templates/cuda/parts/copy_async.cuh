@@ -8,14 +8,13 @@ __device__ __forceinline__ void start_copy(Incoming<kRows, kIn>&, uint4 (&tile)[
                                            const Element* first, int64 from_row, int num_rows) {
 #pragma unroll
   for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
-    const Place at = Share<kRows, kIn>::place(n);
-    if (!Share<kRows, kIn>::has(at)) break;
+    if (!Share<kRows, kIn>::has(n)) continue;
     const unsigned to = shared_address(&Share<kRows, kIn>::destination(tile, n));
     const Element* source = Share<kRows, kIn>::source(first, from_row, n);
     if (kWhole) {
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(source) : "memory");
     } else {
-      const bool inside = static_cast<int>(at.row) < num_rows;
+      const bool inside = static_cast<int>(Share<kRows, kIn>::place(n).row) < num_rows;
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                    :: "r"(to), "l"(inside ? source : first), "r"(inside ? 16 : 0) : "memory");
     }

@@ -34,19 +34,21 @@ struct Place {
 
 template <int kRows, int kIn>
 struct Share {
-  static constexpr int kCount = (kRows * kIn + kThreads - 1) / kThreads;
-  // Where rows divide well, the n-th chunk is a constant away from the first, in memory and in the tile.
-  static constexpr unsigned kSide = kSpread<kIn>, kRowsAtOnce = kThreads / kSide;  // side by side in a row
-  static constexpr bool kRegular = kSide >= 4 && kRows % kRowsAtOnce == 0 && kRowsAtOnce % 8 == 0;
+  // A round takes kSide chunks of each of kRowsAtOnce rows; the n-th chunk is then a constant away from the first.
+  static constexpr unsigned kSide = kSpread<kIn> >= 4 ? kSpread<kIn> : kIn, kFit = kThreads / kSide;
+  static constexpr unsigned kRowsAtOnce = kSpread<kIn> == 2 && kFit > 8 ? kFit / 8 * 8 : kFit;
+  static constexpr unsigned kRounds = (kRows + kRowsAtOnce - 1) / kRowsAtOnce, kAcross = kIn / kSide;
+  static constexpr int kCount = kRounds * kAcross;
 
   static __device__ __forceinline__ Place place(unsigned n) {
-    const unsigned at = threadIdx.x + n * kThreads;
-    if (!kRegular) return {at / kIn, at % kIn};
-    return {threadIdx.x / kSide + n / (kIn / kSide) * kRowsAtOnce, threadIdx.x % kSide + n % (kIn / kSide) * kSide};
+    return {threadIdx.x / kSide + n / kAcross * kRowsAtOnce, threadIdx.x % kSide + n % kAcross * kSide};
   }
 
-  // Whether it is one of the tile; the last round may go beyond.
-  static __device__ __forceinline__ bool has(Place at) { return kRows * kIn % kThreads == 0 || at.row < kRows; }
+  // Whether this thread has an n-th chunk.
+  static __device__ __forceinline__ bool has(unsigned n) {
+    const bool takes_part = kRowsAtOnce * kSide == kThreads || threadIdx.x < kRowsAtOnce * kSide;
+    return takes_part && ((n / kAcross + 1) * kRowsAtOnce <= kRows || place(n).row < kRows);
+  }
 
   // Where the first chunk comes from, given the tile's first row; and the n-th, given the first.
   static __device__ __forceinline__ const Element* first(const Element* from, int64 from_row) {
@@ -58,7 +60,7 @@ struct Share {
   }
 
   static __device__ __forceinline__ uint4& destination(uint4 (&tile)[kRows][kIn], unsigned n) {
-    const Place from = place(kRegular ? 0 : n), to = place(n);
+    const Place from = place(kRowsAtOnce % 8 == 0 ? 0 : n), to = place(n);  // eight rows on, swizzling is the same
     return (&chunk_at(tile, from.row, from.chunk))[static_cast<int>((to.row - from.row) * kIn + to.chunk - from.chunk)];
   }
 };
@@ -70,8 +72,8 @@ __device__ __forceinline__ void copy_elements(uint4 (&tile)[kRows][kIn], const E
                                               int num_rows) {
 #pragma unroll 1
   for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
+    if (!Share<kRows, kIn>::has(n)) return;
     const Place at = Share<kRows, kIn>::place(n);
-    if (!Share<kRows, kIn>::has(at)) return;
     const Element* source = Share<kRows, kIn>::source(first, from_row, n);
     unsigned x[4] = {};
 #pragma unroll
@@ -96,7 +98,7 @@ template <int kRows, int kIn>
 __device__ __forceinline__ void flip_signs(uint4 (&tile)[kRows][kIn]) {
 #pragma unroll 1
   for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
-    if (!Share<kRows, kIn>::has(Share<kRows, kIn>::place(n))) return;
+    if (!Share<kRows, kIn>::has(n)) return;
     uint4& x = Share<kRows, kIn>::destination(tile, n);
     x = make_uint4(x.x ^ 0x80008000u, x.y ^ 0x80008000u, x.z ^ 0x80008000u, x.w ^ 0x80008000u);
   }
