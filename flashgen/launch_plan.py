@@ -25,12 +25,14 @@ class LaunchStep:
         grid: formulas of the three grid dimensions.
         block: threads of a CTA, in one dimension.
         shared_bytes: dynamic shared memory of a CTA.
+        optional: whether the grid may come out empty; then the step is left out.
     """
 
     entry: str
     grid: tuple[str, str, str]
     block: int
     shared_bytes: int
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,11 @@ _FIELDS = (
     ("out_stride", "int64[3]", "likewise"),
     ("softmax_scale", "double", "factor of q.k, usually 1 / sqrt(d)"),
     ("workspace", "pointer", "device memory of workspace_bytes, 256-byte aligned; contents need no clearing"),
-    ("row_ranges", "int64", "as the formula of that name says, or any number from 1 to the grid's; same bits"),
+    (
+        "row_ranges",
+        "int64",
+        "as the formula of that name says: CTAs that share the rows of a head, or splits of its keys",
+    ),
 )
 _CODES = {"pointer": "Q", "int64": "q", "int64[3]": "3q", "double": "d"}
 
@@ -109,7 +115,7 @@ class Geometry:
     """A launch plan with the numbers of one problem in it.
 
     Attributes:
-        grids: of each step.
+        grids: of each step; an optional one's may be empty, and is not launched.
         workspace_bytes: to allocate.
         row_ranges: the argument.
         sizes: the packed middle of the argument struct, which does not change from call to call.
@@ -119,6 +125,10 @@ class Geometry:
     workspace_bytes: int
     row_ranges: int
     sizes: bytes = field(repr=False)
+
+    def launches(self, plan: LaunchPlan) -> tuple[tuple[LaunchStep, tuple[int, int, int]], ...]:
+        """The steps that are launched, each with its grid."""
+        return tuple((step, grid) for step, grid in zip(plan.steps, self.grids, strict=True) if 0 not in grid)
 
     def pack(self, pointers: tuple[int, int, int, int, int, int], scale: float, workspace: int) -> bytes:
         """The whole argument struct: addresses of q, k, v, out, lse, seqlens_k, then sizes, then the call's rest."""

@@ -7,6 +7,7 @@ from flashgen.families.base import Family
 from flashgen.families.cpu_fa1 import CpuFa1
 from flashgen.families.cpu_fa2 import CpuFa2
 from flashgen.families.cpu_standard import CpuStandard
+from flashgen.families.cuda_decode import CudaDecode
 from flashgen.families.cuda_fa1 import CudaFa1
 from flashgen.families.cuda_fa2_mma import CudaFa2Mma
 from flashgen.families.cuda_fa2_simt import CudaFa2Simt
@@ -22,8 +23,9 @@ FAMILIES: tuple[Family, ...] = (
     CudaFa1(),
     CudaFa2Simt(),
     CudaFa2Mma(),
+    CudaDecode(),
 )
-ALGORITHMS = ("standard", "fa1", "fa2")
+ALGORITHMS = ("standard", "fa1", "fa2", "decode")
 
 
 def family_named(name: str) -> Family:

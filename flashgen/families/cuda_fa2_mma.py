@@ -61,7 +61,7 @@ class CudaFa2Mma(Family):
 
     def footprint(self, spec: AttentionSpec, br: int, bc: int, knobs: MmaKnobs) -> Footprint:
         """Q_i, K_j and V_j in the dtype, rows in whole chunks of 16 bytes; at the end O_i lies over them."""
-        row, row_v = _row_bytes(spec, spec.head_dim), _row_bytes(spec, spec.head_dim_v)
+        row, row_v = row_bytes(spec, spec.head_dim), row_bytes(spec, spec.head_dim_v)
         inputs = br * row + bc * (row + row_v)
         overhang = max(br * row_v - inputs, 0)
         tiles = (("Q", br * row), ("K", bc * row), ("V", bc * row_v))
@@ -98,5 +98,6 @@ class CudaFa2Mma(Family):
         return {"mma": "sm75" if turing else "sm80", "copies": "registers" if turing else "async"}
 
 
-def _row_bytes(spec: AttentionSpec, dim: int) -> int:
+def row_bytes(spec: AttentionSpec, dim: int) -> int:
+    """Bytes of a row of that many elements, in whole chunks."""
     return ceil_div(dim * spec.dtype.size, _CHUNK) * _CHUNK

@@ -123,7 +123,7 @@ def _launch(
     sizes = (1, 1, 1, len(q), len(k), *(stride for tensor in strides for stride in tensor))
     last = (default_scale(q.shape[1]), InOut(workspace, "workspace"), geometry.row_ranges)
     traffic: Counter[tuple[int, str, Direction]] = Counter()
-    for index, (step, grid) in enumerate(zip(launches.steps, geometry.grids, strict=True)):
+    for index, (step, grid) in enumerate(geometry.launches(launches)):
         arguments = Struct(_LAYOUT, *pointers, *sizes, *last)
         report = module.launch(step.entry, grid, step.block, [arguments], shared=step.shared_bytes)
         for name, moved in report.traffic.items():

@@ -118,7 +118,8 @@ class CudaExecutable:
         for grid in geometry.grids:
             if any(size > most for size, most in zip(grid, _MAX_GRID, strict=True)):
                 raise LaunchError(f"{self._source.entry} would need a grid of {grid}; CUDA allows {_MAX_GRID}.")
-        steps = tuple(zip(loaded.functions, geometry.grids, self._plan.steps, strict=True))
+        functions = dict(zip(self._plan.steps, loaded.functions, strict=True))
+        steps = tuple((functions[step], grid, step) for step, grid in geometry.launches(self._plan))
         host = self._host
 
         def launch(q: int, k: int, v: int, out: int, lse: int, seqlens_k: int, scale: float) -> None:

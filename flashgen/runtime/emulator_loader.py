@@ -100,7 +100,7 @@ class EmulatorExecutable:
         argument = Struct(ARGUMENT_FORMAT, *buffers[:6], *sizes, scale, buffers[6], geometry.row_ranges)
         memory = self._module.memory(*(buffer for buffer in buffers if buffer is not None and buffer != 0))
         reports = []
-        for step, grid in zip(self._plan.steps, geometry.grids, strict=True):
+        for step, grid in geometry.launches(self._plan):
             report = self._module.launch(
                 step.entry, grid, step.block, [argument], shared=step.shared_bytes, memory=memory
             )

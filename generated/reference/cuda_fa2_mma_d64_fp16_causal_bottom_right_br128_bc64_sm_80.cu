@@ -53,6 +53,7 @@ constexpr Causal kCausal = Causal::kBottomRight;
 constexpr int kHeadDim = 64, kHeadDimV = 64;
 constexpr int kBr = 128, kBc = 64, kWarps = 4;  // query rows and keys of a tile, warps of a CTA
 constexpr int kMTiles = 2, kRows = 16 * kMTiles;  // query rows of a warp, in tiles of 16
+constexpr int kKeysOfWarp = kBc;  // a warp meets all keys of a block
 
 // ---- Mask: every mask here lets a row see a prefix of the keys, so one number describes it. ------
 
@@ -152,17 +153,10 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
   return x;
 }
 
-// ---- On-chip memory of one CTA, in dynamic shared memory: rows of chunks of 16 bytes. -------------
+// ---- Rows of a tile are chunks of 16 bytes. --------------------------------------------------------
 constexpr int kThreads = 32 * kWarps;
 constexpr int kInChunk = 16 / sizeof(Element);
 constexpr int kChunks = (kHeadDim + kInChunk - 1) / kInChunk, kChunksV = (kHeadDimV + kInChunk - 1) / kInChunk;
-
-union Tiles {
-  struct {
-    uint4 q[kBr][kChunks], k[kBc][kChunks], v[kBc][kChunksV];
-  };
-  uint4 o[kBr][kChunksV];  // at the end
-};
 
 // Chunk c of row r lies at place c ^ swizzle(r), so that 8 rows of one column of chunks, which ldmatrix
 // reads, and 8 chunks of one row, which a copy writes, both hit all banks. Nothing is padded.
@@ -180,6 +174,14 @@ __device__ __forceinline__ uint4& chunk_at(uint4 (&tile)[kRows][kIn], unsigned r
 __device__ __forceinline__ unsigned shared_address(const void* x) {
   return static_cast<unsigned>(__cvta_generic_to_shared(x));
 }
+
+// ---- On-chip memory of one CTA, in dynamic shared memory. -----------------------------------------
+union Tiles {
+  struct {
+    uint4 q[kBr][kChunks], k[kBc][kChunks], v[kBc][kChunksV];
+  };
+  uint4 o[kBr][kChunksV];  // at the end
+};
 
 // ---- Copying a tile: each thread has a share of its chunks. Neighbours copy neighbouring chunks. ---
 struct Place {
@@ -219,6 +221,16 @@ struct Share {
   }
 };
 
+// A chunk of a row of which only elements can be had.
+template <int kDim>
+__device__ __forceinline__ uint4 gather(const Element* row, unsigned chunk) {
+  unsigned x[4] = {};
+#pragma unroll
+  for (int i = 0; i < kInChunk; ++i)
+    if (chunk * kInChunk + i < kDim) x[i / 2] |= row[chunk * kInChunk + i] << i % 2 * 16;
+  return make_uint4(x[0], x[1], x[2], x[3]);
+}
+
 // Where 16-byte copies cannot be had: pointers, strides or head dims that are no multiples of 8 elements.
 // Rows from num_rows on become zeros, here as below.
 template <int kDim, int kRows, int kIn>
@@ -228,14 +240,9 @@ __device__ __forceinline__ void copy_elements(uint4 (&tile)[kRows][kIn], const E
   for (int n = 0; n < Share<kRows, kIn>::kCount; ++n) {
     if (!Share<kRows, kIn>::has(n)) return;
     const Place at = Share<kRows, kIn>::place(n);
-    const Element* source = Share<kRows, kIn>::source(first, from_row, n);
-    unsigned x[4] = {};
-#pragma unroll
-    for (int i = 0; i < kInChunk; ++i) {
-      const bool inside = static_cast<int>(at.row) < num_rows && at.chunk * kInChunk + i < kDim;
-      if (inside) x[i / 2] |= source[i] << i % 2 * 16;
-    }
-    chunk_at(tile, at.row, at.chunk) = make_uint4(x[0], x[1], x[2], x[3]);
+    const Element* source = Share<kRows, kIn>::source(first, from_row, n) - at.chunk * kInChunk;
+    const bool inside = static_cast<int>(at.row) < num_rows;
+    chunk_at(tile, at.row, at.chunk) = inside ? gather<kDim>(source, at.chunk) : make_uint4(0, 0, 0, 0);
   }
 }
 
@@ -309,14 +316,14 @@ struct LaneRows {
   unsigned q, k, v, last_q, last_k, last_v;
 };
 
-__device__ __forceinline__ LaneRows find_lane_rows(const Tiles& tile) {
+// Given the first row of Q_i, and the first keys of K_j and V_j, that its warp works on.
+__device__ __forceinline__ LaneRows find_lane_rows(const uint4 (*q)[kChunks], const uint4 (*k)[kChunks],
+                                                   const uint4 (*v)[kChunksV]) {
   const int lane = lane_id(), row = lane % 16, key = lane % 8 + lane / 16 * 8;
   const int turn = swizzle<kChunks>(lane), turn_v = swizzle<kChunksV>(lane);
-  const uint4(&q)[kChunks] = tile.q[warp_id() * kRows + row];
-  return {shared_address(&q[lane / 16 ^ turn]), shared_address(&tile.k[key][lane / 8 % 2 ^ turn]),
-          shared_address(&tile.v[row][lane / 16 ^ turn_v]),
-          shared_address(&q[kChunks - 1]), shared_address(&tile.k[row][kChunks - 1]),
-          shared_address(&tile.v[row][kChunksV - 1])};
+  return {shared_address(&q[row][lane / 16 ^ turn]), shared_address(&k[key][lane / 8 % 2 ^ turn]),
+          shared_address(&v[row][lane / 16 ^ turn_v]), shared_address(&q[row][kChunks - 1]),
+          shared_address(&k[row][kChunks - 1]), shared_address(&v[row][kChunksV - 1])};
 }
 
 // The address of chunk c (even) of a lane's row: swizzling flips bits that its row leaves zero.
@@ -353,20 +360,20 @@ struct Queries {  // Q_i of this warp stays in registers
 };
 
 // ---- The products of a warp. ----------------------------------------------------------------------
-using Scores = float[kMTiles][kBc / 8][4];
+using Scores = float[kMTiles][kKeysOfWarp / 8][4];
 
 // S_ij = Q_i K_j^T. What is loaded of K serves all row tiles, of Q all keys.
 __device__ __forceinline__ void multiply_qk(Scores& s, const Queries& queries, const LaneRows& lane) {
 #pragma unroll
   for (int i = 0; i < kMTiles; ++i) {
 #pragma unroll
-    for (int n = 0; n < kBc / 8; ++n) s[i][n][0] = s[i][n][1] = s[i][n][2] = s[i][n][3] = 0;
+    for (int n = 0; n < kKeysOfWarp / 8; ++n) s[i][n][0] = s[i][n][1] = s[i][n][2] = s[i][n][3] = 0;
   }
 #pragma unroll
   for (int step = 0; step < kSteps + kHalfStep; ++step) {
     const QFragments q = queries(step);
 #pragma unroll
-    for (int n = 0; n < kBc / 8; n += 2) {
+    for (int n = 0; n < kKeysOfWarp / 8; n += 2) {
       const int keys = n * 8 * kChunks * 16;
       if (step < kSteps) {
         unsigned k[4];
@@ -394,7 +401,7 @@ using Output = float[kMTiles][kChunksV][4];
 // O += P~_ij V_j. The scores that a lane holds, rounded, are the fragment of P~ that it needs.
 __device__ __forceinline__ void multiply_pv(Output& o, const Scores& p, const LaneRows& lane) {
 #pragma unroll
-  for (int step = 0; step < kBc / 16; ++step) {
+  for (int step = 0; step < kKeysOfWarp / 16; ++step) {
     unsigned a[kMTiles][4];
 #pragma unroll
     for (int i = 0; i < kMTiles; ++i) {
@@ -456,6 +463,11 @@ __device__ __forceinline__ float reference_error(float m, float c) {
   return fabsf(m * c) <= 4 * kSmall ? fmaf(m, c, -(m * c)) : 0;
 }
 
+// e^(scale (old - m)) for a state whose weights are relative to old, once they shall be relative to m.
+__device__ __forceinline__ float rescale(float old, float m, float c) {
+  return exp2_of(fmaf(old - m, c, reference_error(m, c) - reference_error(old, c)));
+}
+
 // The same for logits of any size: s becomes the exponent, c (s - m) + (c m - r). The difference of two large
 // scores is exact. A row that has seen no key yet has m = -inf, and keeps its scores of -inf.
 __device__ __forceinline__ void subtract_first(Scores& s, float (&alpha)[kMTiles][2], const Rows& rows,
@@ -466,31 +478,11 @@ __device__ __forceinline__ void subtract_first(Scores& s, float (&alpha)[kMTiles
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float most = m[i][h] == -infinity() ? 0 : m[i][h], error = reference_error(most, c);
-      alpha[i][h] = exp2_of(fmaf(rows.m[i][h] - most, c, error - reference_error(rows.m[i][h], c)));
+      alpha[i][h] = rescale(rows.m[i][h], most, c);
 #pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) {
+      for (int n = 0; n < kKeysOfWarp / 8; ++n) {
         s[i][n][2 * h] = fmaf(s[i][n][2 * h] - most, c, error);
         s[i][n][2 * h + 1] = fmaf(s[i][n][2 * h + 1] - most, c, error);
-      }
-    }
-  }
-}
-
-// Keys that a row may not see get -inf. Element e of s[i][n] is column 8 n + 2 t + e % 2 of row g + e / 2 * 8.
-__device__ __forceinline__ void hide_keys(Scores& s, const Head& head, int64 row0, int64 key0) {
-  const int keys = static_cast<int>(min(head.num_valid - key0, int64(kBc)));
-  const int first = kCausal == Causal::kNone ? kBc : static_cast<int>(
-      max(min(diagonal(row0, head.seqlen_q, head.num_valid) - key0, int64(kBc)), -int64(kBr)));
-#pragma unroll
-  for (int i = 0; i < kMTiles; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = warp_id() * kRows + i * 16 + h * 8 + lane_id() / 4;
-      const int seen = min(kCausal == Causal::kNone ? kBc : first + row, keys) - lane_id() % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) {
-        if (8 * n >= seen) s[i][n][2 * h] = -infinity();
-        if (8 * n + 1 >= seen) s[i][n][2 * h + 1] = -infinity();
       }
     }
   }
@@ -504,7 +496,7 @@ __device__ __forceinline__ void update_max(float (&m)[kMTiles][2], const Rows& r
     for (int h = 0; h < 2; ++h) {
       float most = rows.m[i][h];
 #pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) most = fmaxf(most, fmaxf(s[i][n][2 * h], s[i][n][2 * h + 1]));
+      for (int n = 0; n < kKeysOfWarp / 8; ++n) most = fmaxf(most, fmaxf(s[i][n][2 * h], s[i][n][2 * h + 1]));
       m[i][h] = group_max(most);
     }
   }
@@ -544,12 +536,33 @@ __device__ __forceinline__ void update_softmax(Rows& rows, Scores& s, const floa
       rows.m[i][h] = m[i][h];
       rows.l[i][h] *= alpha[i][h];
 #pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) {
+      for (int n = 0; n < kKeysOfWarp / 8; ++n) {
 #pragma unroll
         for (int e = 2 * h; e < 2 * h + 2; ++e) rows.l[i][h] += s[i][n][e] = exp2_of(fmaf(s[i][n][e], c, -r[i][h]));
       }
 #pragma unroll
       for (int n = 0; n < kChunksV; ++n) rows.o[i][n][2 * h] *= alpha[i][h], rows.o[i][n][2 * h + 1] *= alpha[i][h];
+    }
+  }
+}
+
+// ---- Mask. ----------------------------------------------------------------------------------------
+// Keys that a row may not see get -inf. Element e of s[i][n] is column 8 n + 2 t + e % 2 of row g + e / 2 * 8.
+__device__ __forceinline__ void hide_keys(Scores& s, const Head& head, int64 row0, int64 key0) {
+  const int keys = static_cast<int>(min(head.num_valid - key0, int64(kBc)));
+  const int first = kCausal == Causal::kNone ? kBc : static_cast<int>(
+      max(min(diagonal(row0, head.seqlen_q, head.num_valid) - key0, int64(kBc)), -int64(kBr)));
+#pragma unroll
+  for (int i = 0; i < kMTiles; ++i) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = warp_id() * kRows + i * 16 + h * 8 + lane_id() / 4;
+      const int seen = min(kCausal == Causal::kNone ? kBc : first + row, keys) - lane_id() % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kKeysOfWarp / 8; ++n) {
+        if (8 * n >= seen) s[i][n][2 * h] = -infinity();
+        if (8 * n + 1 >= seen) s[i][n][2 * h + 1] = -infinity();
+      }
     }
   }
 }
@@ -692,7 +705,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) flashgen_cuda_fa2_mma(
     const bool vectors = have_vectors(work.head);
     load_queries(tile, work.head, work.row0, vectors);  // line 4
     __syncthreads();                                    // Q_i is whole
-    const LaneRows lane = find_lane_rows(tile);
+    const LaneRows lane = find_lane_rows(tile.q + warp_id() * kRows, tile.k, tile.v);
     const Queries queries(lane);
     const bool plain = small && vectors && work.head.scale > 0;
     small = meet_keys(tile, rows, queries, lane, work.head, work.row0, plain, vectors);

@@ -22,6 +22,7 @@ from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.emulator import Finding, In, Module, Out, Report, Schedule, Scratch, Struct
 from flashgen.errors import ToolchainError
 from flashgen.families import FAMILIES, family_named
+from flashgen.families.base import snap
 from flashgen.launch_plan import LaunchPlan, resolve
 from flashgen.reference import attention_reference
 from flashgen.render.renderer import render
@@ -69,7 +70,8 @@ def compiled(
         toolchain.flags(machine)
     except ToolchainError as error:
         pytest.skip(str(error))
-    br, bc = tile or (None, None)
+    grid = chosen.grid(spec, machine)
+    br, bc = (snap(size, legal) for size, legal in zip(tile, (grid.br, grid.bc), strict=True)) if tile else (None, None)
     source = render(chosen, spec, plan_tiles(chosen, spec, machine, PRESETS[machine], br=br, bc=bc), machine)
     ptx = Path(build(source, toolchain).paths["ptx"]).read_text()
     return Module(ptx, source=source.text), source, chosen.launch_plan(spec, source.plan)
@@ -107,7 +109,7 @@ def attend(
     schedule = Schedule(warps=order, blocks=order, seed=11)
     reports = [
         module.launch(step.entry, grid, step.block, [args], shared=step.shared_bytes, schedule=schedule, memory=memory)
-        for step, grid in zip(plan.steps, geometry.grids, strict=True)
+        for step, grid in geometry.launches(plan)
     ]
     return Result(out, lse, tuple(reports), tuple(memory.finish()), source)
 

@@ -105,7 +105,7 @@ class Call:
             geometry.row_ranges,
         )
         reports = []
-        for step, grid in zip(launch.steps, geometry.grids, strict=True):
+        for step, grid in geometry.launches(launch):
             report = kernel.module.launch(
                 step.entry, grid, step.block, [argument], shared=step.shared_bytes, schedule=self.schedule
             )

@@ -4,14 +4,14 @@ struct LaneRows {
   unsigned q, k, v, last_q, last_k, last_v;
 };
 
-__device__ __forceinline__ LaneRows find_lane_rows(const Tiles& tile) {
+// Given the first row of Q_i, and the first keys of K_j and V_j, that its warp works on.
+__device__ __forceinline__ LaneRows find_lane_rows(const uint4 (*q)[kChunks], const uint4 (*k)[kChunks],
+                                                   const uint4 (*v)[kChunksV]) {
   const int lane = lane_id(), row = lane % 16, key = lane % 8 + lane / 16 * 8;
   const int turn = swizzle<kChunks>(lane), turn_v = swizzle<kChunksV>(lane);
-  const uint4(&q)[kChunks] = tile.q[warp_id() * kRows + row];
-  return {shared_address(&q[lane / 16 ^ turn]), shared_address(&tile.k[key][lane / 8 % 2 ^ turn]),
-          shared_address(&tile.v[row][lane / 16 ^ turn_v]),
-          shared_address(&q[kChunks - 1]), shared_address(&tile.k[row][kChunks - 1]),
-          shared_address(&tile.v[row][kChunksV - 1])};
+  return {shared_address(&q[row][lane / 16 ^ turn]), shared_address(&k[key][lane / 8 % 2 ^ turn]),
+          shared_address(&v[row][lane / 16 ^ turn_v]), shared_address(&q[row][kChunks - 1]),
+          shared_address(&k[row][kChunks - 1]), shared_address(&v[row][kChunksV - 1])};
 }
 
 // The address of chunk c (even) of a lane's row: swizzling flips bits that its row leaves zero.

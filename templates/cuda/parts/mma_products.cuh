@@ -1,18 +1,18 @@
 // ---- The products of a warp. ----------------------------------------------------------------------
-using Scores = float[kMTiles][kBc / 8][4];
+using Scores = float[kMTiles][kKeysOfWarp / 8][4];
 
 // S_ij = Q_i K_j^T. What is loaded of K serves all row tiles, of Q all keys.
 __device__ __forceinline__ void multiply_qk(Scores& s, const Queries& queries, const LaneRows& lane) {
 #pragma unroll
   for (int i = 0; i < kMTiles; ++i) {
 #pragma unroll
-    for (int n = 0; n < kBc / 8; ++n) s[i][n][0] = s[i][n][1] = s[i][n][2] = s[i][n][3] = 0;
+    for (int n = 0; n < kKeysOfWarp / 8; ++n) s[i][n][0] = s[i][n][1] = s[i][n][2] = s[i][n][3] = 0;
   }
 #pragma unroll
   for (int step = 0; step < kSteps + kHalfStep; ++step) {
     const QFragments q = queries(step);
 #pragma unroll
-    for (int n = 0; n < kBc / 8; n += 2) {
+    for (int n = 0; n < kKeysOfWarp / 8; n += 2) {
       const int keys = n * 8 * kChunks * 16;
       if (step < kSteps) {
         unsigned k[4];
@@ -40,7 +40,7 @@ using Output = float[kMTiles][kChunksV][4];
 // O += P~_ij V_j. The scores that a lane holds, rounded, are the fragment of P~ that it needs.
 __device__ __forceinline__ void multiply_pv(Output& o, const Scores& p, const LaneRows& lane) {
 #pragma unroll
-  for (int step = 0; step < kBc / 16; ++step) {
+  for (int step = 0; step < kKeysOfWarp / 16; ++step) {
     unsigned a[kMTiles][4];
 #pragma unroll
     for (int i = 0; i < kMTiles; ++i) {

@@ -32,6 +32,11 @@ __device__ __forceinline__ float reference_error(float m, float c) {
   return fabsf(m * c) <= 4 * kSmall ? fmaf(m, c, -(m * c)) : 0;
 }
 
+// e^(scale (old - m)) for a state whose weights are relative to old, once they shall be relative to m.
+__device__ __forceinline__ float rescale(float old, float m, float c) {
+  return exp2_of(fmaf(old - m, c, reference_error(m, c) - reference_error(old, c)));
+}
+
 // The same for logits of any size: s becomes the exponent, c (s - m) + (c m - r). The difference of two large
 // scores is exact. A row that has seen no key yet has m = -inf, and keeps its scores of -inf.
 __device__ __forceinline__ void subtract_first(Scores& s, float (&alpha)[kMTiles][2], const Rows& rows,
@@ -42,31 +47,11 @@ __device__ __forceinline__ void subtract_first(Scores& s, float (&alpha)[kMTiles
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float most = m[i][h] == -infinity() ? 0 : m[i][h], error = reference_error(most, c);
-      alpha[i][h] = exp2_of(fmaf(rows.m[i][h] - most, c, error - reference_error(rows.m[i][h], c)));
+      alpha[i][h] = rescale(rows.m[i][h], most, c);
 #pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) {
+      for (int n = 0; n < kKeysOfWarp / 8; ++n) {
         s[i][n][2 * h] = fmaf(s[i][n][2 * h] - most, c, error);
         s[i][n][2 * h + 1] = fmaf(s[i][n][2 * h + 1] - most, c, error);
-      }
-    }
-  }
-}
-
-// Keys that a row may not see get -inf. Element e of s[i][n] is column 8 n + 2 t + e % 2 of row g + e / 2 * 8.
-__device__ __forceinline__ void hide_keys(Scores& s, const Head& head, int64 row0, int64 key0) {
-  const int keys = static_cast<int>(min(head.num_valid - key0, int64(kBc)));
-  const int first = kCausal == Causal::kNone ? kBc : static_cast<int>(
-      max(min(diagonal(row0, head.seqlen_q, head.num_valid) - key0, int64(kBc)), -int64(kBr)));
-#pragma unroll
-  for (int i = 0; i < kMTiles; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = warp_id() * kRows + i * 16 + h * 8 + lane_id() / 4;
-      const int seen = min(kCausal == Causal::kNone ? kBc : first + row, keys) - lane_id() % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) {
-        if (8 * n >= seen) s[i][n][2 * h] = -infinity();
-        if (8 * n + 1 >= seen) s[i][n][2 * h + 1] = -infinity();
       }
     }
   }
@@ -80,7 +65,7 @@ __device__ __forceinline__ void update_max(float (&m)[kMTiles][2], const Rows& r
     for (int h = 0; h < 2; ++h) {
       float most = rows.m[i][h];
 #pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) most = fmaxf(most, fmaxf(s[i][n][2 * h], s[i][n][2 * h + 1]));
+      for (int n = 0; n < kKeysOfWarp / 8; ++n) most = fmaxf(most, fmaxf(s[i][n][2 * h], s[i][n][2 * h + 1]));
       m[i][h] = group_max(most);
     }
   }
@@ -120,7 +105,7 @@ __device__ __forceinline__ void update_softmax(Rows& rows, Scores& s, const floa
       rows.m[i][h] = m[i][h];
       rows.l[i][h] *= alpha[i][h];
 #pragma unroll
-      for (int n = 0; n < kBc / 8; ++n) {
+      for (int n = 0; n < kKeysOfWarp / 8; ++n) {
 #pragma unroll
         for (int e = 2 * h; e < 2 * h + 2; ++e) rows.l[i][h] += s[i][n][e] = exp2_of(fmaf(s[i][n][e], c, -r[i][h]));
       }

@@ -1,0 +1,107 @@
+"""`cuda_decode`: a few query rows against many keys, on tensor cores; for decoding with a KV cache.
+
+The query heads that share a kv head are packed into the 16 rows of an mma tile, so that K and V are read once
+for all of them. The keys are split among CTAs, and within a CTA among warps; a second launch joins the splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flashgen.families.base import TileGrid
+from flashgen.families.cuda_common import LANES
+from flashgen.families.cuda_fa2_mma import CudaFa2Mma, row_bytes
+from flashgen.launch_plan import LaunchPlan, LaunchStep
+from flashgen.spec import AttentionSpec
+from flashgen.target import PRESETS, Target, capability
+from flashgen.tile_plan import Footprint, TilePlan
+
+ROWS = 16
+_MOST_WARPS = 4
+_MOST_STAGES = 4
+_BLOCKS_OF_SPLIT = 4  # a split has at least so many blocks of keys: less is not worth the joining
+_CTAS_OF_SM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeKnobs:
+    """How the keys are dealt out.
+
+    Attributes:
+        warps: of a CTA, each with its share of every block of keys.
+        stages: blocks of keys in shared memory, one of them at work.
+        ctas: CTAs that fill the device for which the plan was made; splits are counted to get there.
+    """
+
+    warps: int
+    stages: int
+    ctas: int
+
+
+class CudaDecode(CudaFa2Mma):
+    """Few rows, many keys."""
+
+    name = "cuda_decode"
+    algorithm = "decode"
+    priority = 0
+
+    def footprint(self, spec: AttentionSpec, br: int, bc: int, knobs: DecodeKnobs) -> Footprint:
+        """The packed rows of Q, and each stage's K and V; at the end the warps' O, l and m lie over them."""
+        row, row_v = row_bytes(spec, spec.head_dim), row_bytes(spec, spec.head_dim_v)
+        tiles = (("Q", br * row), ("K", knobs.stages * bc * row), ("V", knobs.stages * bc * row_v))
+        columns = row_v // spec.dtype.size
+        join = knobs.warps * br * 4 * (columns + (40 - columns % 32) % 32 + 2)
+        overhang = max(join - sum(size for _, size in tiles), 0)
+        return Footprint((*tiles, ("O,l,m", overhang)) if overhang else tiles)
+
+    def grid(self, spec: AttentionSpec, target: Target) -> TileGrid:
+        """16 packed rows; 16 keys for each of up to four warps, or 32."""
+        return TileGrid(br=(ROWS,), bc=(16, 32, 64, 128))
+
+    def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
+        """Blocks of 64 keys: small ones, with several on their way."""
+        return ROWS, 64
+
+    def small_tile(self, spec: AttentionSpec, target: Target) -> None:
+        """Its tile is small already."""
+
+    def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> DecodeKnobs:
+        """As many stages as leave room for a second CTA on the SM; two of small blocks, which small budgets get."""
+        limits = PRESETS[target]
+        block = bc * (row_bytes(spec, spec.head_dim) + row_bytes(spec, spec.head_dim_v))
+        room = min(limits.smem_per_sm // _CTAS_OF_SM - 1024, limits.onchip_bytes) - br * row_bytes(spec, spec.head_dim)
+        stages = 2 if capability(target) < 80 or bc < 64 else max(min(room // block, _MOST_STAGES), 2)
+        return DecodeKnobs(min(bc // 16, _MOST_WARPS), stages, _CTAS_OF_SM * limits.cores)
+
+    def launch_plan(self, spec: AttentionSpec, plan: TilePlan) -> LaunchPlan:
+        """Splits are counted from the sizes, for the device of the plan: enough CTAs to fill it.
+
+        The workspace holds each split's O, l and m, in fp32.
+        """
+        tiles = f"ceil_div(seqlen_q * ceil_div(num_heads, num_heads_kv), {ROWS})"
+        packed = f"batch * num_heads_kv * {tiles}"
+        most = f"ceil_div(seqlen_k, {_BLOCKS_OF_SPLIT * plan.bc})"
+        splits = f"min({most}, ceil_div({plan.knobs.ctas}, {packed}))"
+        threads = plan.knobs.warps * LANES
+        rows = "batch * num_heads * seqlen_q"
+        return LaunchPlan(
+            (
+                LaunchStep(f"{self.entry}_split", (packed, "row_ranges", "1"), threads, plan.footprint.total),
+                LaunchStep(
+                    f"{self.entry}_join",
+                    (f"min(row_ranges - 1, 1) * ceil_div({rows}, {plan.knobs.warps})", "1", "1"),
+                    threads,
+                    0,
+                    optional=True,
+                ),
+            ),
+            workspace_bytes=f"{splits} * {rows} * {4 * (spec.head_dim_v + 2)}",
+            row_ranges=splits,
+        )
+
+    def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
+        """Which instructions the architecture has."""
+        constants = dict(super().constants(spec, plan, target))
+        return {**constants, "copies": "direct" if constants["copies"] == "registers" else constants["copies"]}
