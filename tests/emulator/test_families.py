@@ -62,8 +62,9 @@ class Result:
 
 @cache
 def compiled(
-    family: str, d: int, dv: int, dtype: str, causal: bool | str, target: str, tile: tuple[int, int] | None
-) -> Kernel:
+    family: str, d: int, dv: int, dtype: str, causal: bool | str, target: str, tile: tuple[int, int] | None,
+    executor: str = "machine",
+) -> Kernel:  # fmt: skip
     machine, chosen, spec = parse_target(target), family_named(family), make_spec(d, dtype, causal, dv)  # type: ignore[arg-type]
     try:
         toolchain = cuda_toolchain(machine)
@@ -74,7 +75,7 @@ def compiled(
     br, bc = (snap(size, legal) for size, legal in zip(tile, (grid.br, grid.bc), strict=True)) if tile else (None, None)
     source = render(chosen, spec, plan_tiles(chosen, spec, machine, PRESETS[machine], br=br, bc=bc), machine)
     ptx = Path(build(source, toolchain).paths["ptx"]).read_text()
-    return Module(ptx, source=source.text), source, chosen.launch_plan(spec, source.plan)
+    return Module(ptx, source=source.text, executor=executor), source, chosen.launch_plan(spec, source.plan)
 
 
 def attend(
