@@ -265,8 +265,11 @@ def test_an_operation_that_it_lacks_is_an_error_that_names_the_line(monkeypatch:
     assert "add.f32 %x, %x" in error.value.statement
 
 
-def test_every_handler_of_the_machine_is_there() -> None:
-    """The NumPy executor has all of them: it is a second opinion on the whole instruction set."""
+# Handlers that the NumPy executor lacks, each with the reason why one opinion will do.
+_MACHINE_ONLY: dict[str, str] = {}
+
+
+def test_the_numpy_executor_has_every_handler_of_the_machine() -> None:
     from flashgen.emulator.lockstep.control import CONTROLS
     from flashgen.emulator.lockstep.copy_steps import COPY_STEPS
     from flashgen.emulator.lockstep.ops.atomic import UPDATES
@@ -274,8 +277,9 @@ def test_every_handler_of_the_machine_is_there() -> None:
     from flashgen.emulator.lockstep.warp import WARP_STEPS
 
     by_name = {*TABLE, *UPDATES, *CONTROLS, *WARP_STEPS, *COPY_STEPS}
-    missing = [name for name in native.machine().handlers if name not in by_name]
-    assert {name.partition(".")[0] for name in missing} <= {"ld", "st", "mma", "movmatrix", "ldmatrix"}
+    missing = {name for name in native.machine().handlers if name not in by_name}
+    by_kind = {name for name in missing if name.partition(".")[0] in ("ld", "st", "mma", "movmatrix", "ldmatrix")}
+    assert missing - by_kind == set(_MACHINE_ONLY)
 
 
 def test_schedules_are_accepted() -> None:
