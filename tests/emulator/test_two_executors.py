@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable
 
@@ -12,7 +11,7 @@ import pytest
 import test_checks
 import test_global_races
 import test_tensor_kernel
-from test_families import CAUSAL, CUDA_FAMILIES, TOLERANCES, Kernel, attend, compiled, tensors
+from test_families import CAUSAL, CUDA_FAMILIES, SERVED, TOLERANCES, USUAL, Kernel, attend, compiled, tensors
 
 from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.emulator import Finding, In, InOut, Module, Out, PtxError, Report, Schedule, Struct, native
@@ -67,7 +66,8 @@ def kernels(family: str, dtype: str, causal: bool | str, d: int = 40, dv: int = 
     return (compiled(family, d, dv, dtype, causal, "sm_80", (32, 32), executor) for executor in EXECUTORS)
 
 
-@pytest.mark.parametrize("family,dtype,causal", [*itertools.product(CUDA_FAMILIES, TOLERANCES, CAUSAL)])
+@pytest.mark.parametrize("causal", CAUSAL)
+@pytest.mark.parametrize("family,dtype", SERVED)
 def test_they_agree_on_every_family(family: str, dtype: str, causal: bool | str) -> None:
     """Tails everywhere: rows, keys and head dims that fill no tile; grouped heads; several K/V blocks."""
     q, k, v = tensors(dtype, 1, 2, 1, 37, 75, 40, 24)
@@ -103,15 +103,16 @@ def _compiled_text(text: str, executor: str) -> Module:
 @pytest.mark.parametrize("family", CUDA_FAMILIES)
 def test_each_missing_barrier_makes_the_same_lines_race(family: str) -> None:
     """In lockstep nothing is read before it is written; so only clocks can tell, and they tell all pairs of lines."""
-    q, k, v = tensors("fp32", 1, 1, 1, 40, 70, 40, 40)
-    _, source, plan = compiled(family, 40, 40, "fp32", False, "sm_80", (32, 32))
+    dtype = USUAL[family]
+    q, k, v = tensors(dtype, 1, 1, 1, 40, 70, 40, 40)
+    _, source, plan = compiled(family, 40, 40, dtype, False, "sm_80", (32, 32))
     for text in _mutants_of(source.text):
         seen: set[frozenset[int]] = set()
         machine, numpy = (_compiled_text(text, executor) for executor in EXECUTORS)
         for order in _ORDERS:
-            result = attend(family, q, k, v, "fp32", order=order, kernel=(machine, source, plan))
+            result = attend(family, q, k, v, dtype, order=order, kernel=(machine, source, plan))
             seen |= set().union(*(races(report) for report in result.reports))
-        result = attend(family, q, k, v, "fp32", kernel=(numpy, source, plan))
+        result = attend(family, q, k, v, dtype, kernel=(numpy, source, plan))
         found = set().union(*(races(report) for report in result.reports))
         assert found and seen <= found
 
@@ -119,11 +120,11 @@ def test_each_missing_barrier_makes_the_same_lines_race(family: str) -> None:
 @pytest.mark.parametrize("family", CUDA_FAMILIES)
 def test_an_index_out_of_bounds_is_the_same_to_both(family: str) -> None:
     """Keys and values have one row less than the launch says."""
-    q, k, v = tensors("fp32", 1, 1, 1, 40, 70, 40, 40)
-    stories = []
-    for kernel in kernels(family, "fp32", False, 40, 40):
+    dtype, stories = USUAL[family], []
+    q, k, v = tensors(dtype, 1, 1, 1, 40, 70, 40, 40)
+    for kernel in kernels(family, dtype, False, 40, 40):
         module, source, plan = kernel
-        short = attend(family, q, k[:, :, :69], v[:, :, :69], "fp32", kernel=(_Stretched(module), source, plan))
+        short = attend(family, q, k[:, :, :69], v[:, :, :69], dtype, kernel=(_Stretched(module), source, plan))
         stories.append([told(f) for report in short.reports for f in report.findings if f.kind in _TIMELESS])
     assert stories[0] == stories[1] and any(kind == "out-of-bounds" for kind, *_ in stories[0])
 
@@ -143,23 +144,28 @@ class _Stretched:
 
 @pytest.mark.parametrize("family", [family for family in CUDA_FAMILIES if family != "cuda_standard"])
 def test_a_store_left_out_leaves_the_same_reads_uninitialised(family: str) -> None:
-    q, k, v = tensors("fp32", 1, 1, 1, 40, 70, 40, 40)
-    _, source, plan = compiled(family, 40, 40, "fp32", False, "sm_80", (32, 32))
+    dtype = USUAL[family]
+    q, k, v = tensors(dtype, 1, 1, 1, 40, 70, 40, 40)
+    _, source, plan = compiled(family, 40, 40, dtype, False, "sm_80", (32, 32))
     found = find_nvrtc()
     if not found:
         pytest.skip("NVRTC is not installed")
     program = found[0].compile(source.text, "mutant.cu", ("-arch=compute_80", "--std=c++17", "-lineinfo"))
-    ptx, faults = program.ptx.decode(), 0
-    stores = list(re.finditer(r"^.*\bst\.shared.*$", ptx, re.MULTILINE))
-    for store in stores[:: max(len(stores) // 4, 1)]:
-        stories = []
+    ptx, compared = program.ptx.decode(), 0
+    for store in re.finditer(r"^.*\b(?:st\.shared|cp\.async\.c[ag])\b.*$", ptx, re.MULTILINE):
+        stories: list[set[tuple]] = []
         for executor in EXECUTORS:
             module = Module(ptx[: store.start()] + ptx[store.end() :], source=source.text, executor=executor)
-            result = attend(family, q, k, v, "fp32", kernel=(module, source, plan))
+            result = attend(family, q, k, v, dtype, kernel=(module, source, plan))
             stories.append({told(f) for report in result.reports for f in report.findings})
-        assert stories[0] == stories[1] and {kind for kind, *_ in stories[0]} <= {"uninitialised-read"}
-        faults += len(stories[0])
-    assert faults
+            if not stories[0]:  # of a path that these sizes do not take, or of what another store writes again
+                break
+        else:
+            assert stories[0] == stories[1] and {kind for kind, *_ in stories[0]} == {"uninitialised-read"}
+            compared += 1
+            if compared == 3:
+                return
+    pytest.fail(f"only {compared} of its stores are missed")
 
 
 def _checked(name: str, executor: str, monkeypatch: pytest.MonkeyPatch, order: str = "round_robin") -> Report:
@@ -232,7 +238,7 @@ def test_races_between_waves_are_found(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("family", CUDA_FAMILIES)
 def test_both_see_branches_meet_at_the_same_places(family: str) -> None:
     """Post-dominators by sets there, by the dominator tree's intersection here."""
-    module, *_ = compiled(family, 40, 24, "fp32", False, "sm_80", (32, 32))
+    module, *_ = compiled(family, 40, 24, USUAL[family], False, "sm_80", (32, 32))
     for kernel in module._kernels.values():
         blocks, _ = find_blocks(kernel.code)
         find_meets(blocks)
