@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from flashgen.families import family_named, serving
+from flashgen.families.base import Family
 from flashgen.pipeline import build_and_load, loader_for
 from flashgen.runtime.arguments import expected_error
 from flashgen.runtime.device import limits_of, resolve_target, target_of_device
@@ -166,9 +167,27 @@ def _build(
         return build_and_load(spec, plans[shape_class], target, chosen_loader)
 
     def classify(problem: Problem) -> str:
-        return SMALL if SMALL in plans and problem.seqlen_q <= SMALL_ROWS else GENERAL
+        return _untuned_class(plans, problem.seqlen_q)
 
     return Attention(spec, target, chosen_loader.device_kind, classify, kernel_of)
+
+
+def default_plan(
+    spec: AttentionSpec, target: Target, family: Family, sram_bytes: int | None, seqlen_q: int
+) -> TilePlan:
+    """The plan that `build` uses for calls with so many query rows if nothing was tuned."""
+    plans = {GENERAL: plan_tiles(family, spec, target, limits_of(target), sram_bytes=sram_bytes)}
+    plans |= _small_plan(plans[GENERAL], spec, target)
+    return plans[_untuned_class(plans, seqlen_q)]
+
+
+def forget_built() -> None:
+    """Makes later builds of this process plan anew; kernels that callers hold stay as they are."""
+    _built.clear()
+
+
+def _untuned_class(plans: Mapping[str, TilePlan], seqlen_q: int) -> str:
+    return SMALL if SMALL in plans and seqlen_q <= SMALL_ROWS else GENERAL
 
 
 def _small_plan(general: TilePlan, spec: AttentionSpec, target: Target) -> dict[str, TilePlan]:

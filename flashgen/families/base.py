@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from flashgen.launch_plan import LaunchPlan
@@ -104,15 +104,31 @@ class Family(ABC):
         """(br, bc) of a second kernel for short sequences, or None if one kernel serves all lengths."""
         return None
 
+    def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[Any, ...]:
+        """Settings of the knobs that are worth measuring for a tile, when tuning; the one of `knobs` first."""
+        return (self.knobs(spec, target, br, bc),)
+
+    def describe_knobs(self, knobs: Any) -> str:
+        """The knobs in a phrase, beside a tile in a table: ``warps 4``; empty if there are none."""
+        return ", ".join(f"{field.name} {getattr(knobs, field.name)}" for field in fields(knobs))
+
     def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
-        """Tiles worth measuring when tuning: all legal ones that fit the device."""
+        """Tiles worth measuring when tuning, whether or not they fit: the tuner prunes, and says why.
+
+        Those of the grid whose sides are powers of two or one and a half times one; neighbours in between
+        rarely differ by more than the noise.
+        """
         grid = self.grid(spec, target)
-        return tuple(
-            (br, bc)
-            for br in grid.br
-            for bc in grid.bc
-            if self.footprint(spec, br, bc, self.knobs(spec, target, br, bc)).total <= limits.onchip_bytes
-        )
+        return tuple((br, bc) for br in _octaves(grid.br) for bc in _octaves(grid.bc))
+
+
+def _octaves(legal: tuple[int, ...]) -> tuple[int, ...]:
+    """The values of the form 2^n or 3 * 2^n."""
+    return tuple(value for value in legal if _is_power(value) or (value % 3 == 0 and _is_power(value // 3)))
+
+
+def _is_power(value: int) -> bool:
+    return value & (value - 1) == 0
 
 
 def _describe(legal: tuple[int, ...]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from flashgen.families.base import Family, TileGrid
 from flashgen.spec import AttentionSpec
-from flashgen.target import PRESETS, Target
+from flashgen.target import PRESETS, DeviceLimits, Target
 from flashgen.tile_plan import TilePlan
 
 MAX_TILE = 2048
@@ -44,6 +44,11 @@ class PlainCpuFamily(Family):
     def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
         """64 x 64 keeps the tiles of usual head dims within L2."""
         return 64, 64
+
+    def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
+        """Tiles of moderate size: tiny ones are all overhead, huge ones leave the cache."""
+        tiles = super().candidates(spec, target, limits)
+        return tuple((br, bc) for br, bc in tiles if 16 <= br <= 256 and 16 <= bc <= 512)
 
     def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
         """Nothing beyond spec and plan."""

@@ -103,10 +103,21 @@ class CpuFa2(Family):
         group = next(vecs for vecs in shapes if br // width % vecs == 0)
         return RegisterTiles(width, group, *shapes[group], *shapes[1])
 
+    def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[RegisterTiles, ...]:
+        """Every register tile of at least two vectors whose groups divide br; one vector where only that divides."""
+        width, shapes = lanes(spec, target), _TILES[target.arch]
+        groups = [vecs for vecs in shapes if br // width % vecs == 0]
+        worth = [vecs for vecs in groups if vecs > 1] or groups
+        return tuple(RegisterTiles(width, group, *shapes[group], *shapes[1]) for group in worth)
+
+    def describe_knobs(self, knobs: RegisterTiles) -> str:
+        """The register tile of S^T: keys x vectors of queries."""
+        return f"registers {knobs.wide_keys} x {knobs.group_vecs}"
+
     def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
         """Tiles from a fraction to a few times the default; beyond, measurements found nothing."""
-        fitting = super().candidates(spec, target, limits)
-        return tuple((br, bc) for br, bc in fitting if 16 <= br <= 256 and br % 16 == 0 and bc in _CANDIDATE_BC)
+        rows = [br for br in self.grid(spec, target).br if 16 <= br <= 256 and br % 16 == 0]
+        return tuple((br, bc) for br in rows for bc in _CANDIDATE_BC)
 
     def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
         """Which parts convert elements to vectors and back, and how blocks of K and V are read."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from flashgen.families.base import Family, TileGrid
 from flashgen.spec import AttentionSpec
-from flashgen.target import Target
+from flashgen.target import DeviceLimits, Target
 
 MAX_HEAD_DIM = 256
 LANES = 32
@@ -93,6 +93,17 @@ class WarpRowFamily(Family):
     def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> WarpKnobs:
         """Eight warps: 256 threads."""
         return WarpKnobs()
+
+    def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[WarpKnobs, ...]:
+        """Eight warps, and four or sixteen where each has as many rows."""
+        usual = self.knobs(spec, target, br, bc)
+        others = (WarpKnobs(warps) for warps in (4, 16) if br % warps == 0)
+        return (usual, *others)
+
+    def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
+        """Tiles of moderate size: beyond, registers or shared memory leave an SM too few warps."""
+        tiles = super().candidates(spec, target, limits)
+        return tuple((br, bc) for br, bc in tiles if 16 <= br <= 128 and 16 <= bc <= 256)
 
     def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
         """64 x 64; the planner takes less where shared memory is short."""

@@ -13,6 +13,7 @@ from flashgen.families.base import TileGrid
 from flashgen.families.cuda_common import (
     LANES,
     MAX_STRIP,
+    WarpKnobs,
     WarpRowFamily,
     conflict_free_stride,
     padded_stride,
@@ -40,6 +41,11 @@ class CudaStandard(WarpRowFamily):
         grid = super().grid(spec, target)
         most = self.knobs(spec, target, 0, 0).warps * MAX_STRIP[spec.dtype.compute_size]
         return TileGrid(br=tuple(br for br in grid.br if br <= most), bc=grid.bc)
+
+    def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[WarpKnobs, ...]:
+        """As many warps as hold all rows of the tile at once, one strip each."""
+        most = MAX_STRIP[spec.dtype.compute_size]
+        return tuple(knobs for knobs in super().knob_choices(spec, target, br, bc) if br // knobs.warps <= most)
 
     def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
         """64 x 64, or the most rows that the grid has."""

@@ -70,7 +70,7 @@ def compare(
         pause: seconds before each peer's turn, so that the last one's threads stop spinning.
         progress: called after each peer's turn.
     """
-    repeats = {name: _repeats(call) for name, call in peers.items()}
+    repeats = {name: repeats_for(call) for name, call in peers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     peaks = []
     names = list(peers)
@@ -82,7 +82,7 @@ def compare(
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             time.sleep(pause)
-            seconds[name].append(_time(peers[name], repeats[name]))
+            seconds[name].append(time_call(peers[name], repeats[name]))
             progress()
         time.sleep(pause)
         peaks.append(min(before, probe()))
@@ -100,13 +100,13 @@ def undisturbed(peaks: Sequence[float], best: float) -> list[int]:
     return good or [max(range(len(peaks)), key=peaks.__getitem__)]
 
 
-def _repeats(call: Callable[[], object]) -> int:
+def repeats_for(call: Callable[[], object]) -> int:
     """Calls to time as one, so that the clock's own cost does not show."""
-    elapsed = _time(call, 1)
+    elapsed = time_call(call, 1)
     return max(1, round(_SHORTEST_SECONDS / max(elapsed, 1e-7)))
 
 
-def _time(call: Callable[[], object], repeats: int) -> float:
+def time_call(call: Callable[[], object], repeats: int) -> float:
     """Seconds of one call: of as many as asked for, after enough untimed ones to wake and spread the threads."""
     begin = time.perf_counter()
     call()

@@ -1,0 +1,234 @@
+"""The tuner: compile ahead, screen, let the best meet in a final, judge. For one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flashgen.errors import TuneError
+from flashgen.tuning.records.plans import plan_data
+from flashgen.tuning.records.validity import Validity
+from flashgen.tuning.sweep.book import Book, known_result
+from flashgen.tuning.sweep.progress import COMPILING, Progress, Tell
+from flashgen.tuning.sweep.request import Request
+from flashgen.tuning.sweep.result import ShapeResult
+from flashgen.tuning.sweep.rounds import NothingWorksError, Rounds
+from flashgen.tuning.sweep.runner import Runner
+from flashgen.tuning.sweep.shape import Shape
+from flashgen.tuning.sweep.space import RULE, Space
+from flashgen.tuning.sweep.strategy import FINALISTS, Stage, Strategy
+from flashgen.tuning.sweep.trial import FINAL, SCREENING, Trial, reasons
+from flashgen.tuning.sweep.verdict import decided, judge, rule_regret, sentence
+
+# Rounds after which the final may end. Not after each: whoever looks all the time will see a narrow interval by luck.
+CHECKPOINTS = (9, 13, 19, 27, 37, 51, 71, 99, 141, 201)
+_COMPILE_SHARE, _SCREEN_SHARE = 0.5, 0.8
+_TELL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One shape's sweep.
+
+    Attributes:
+        request: what is tuned.
+        shape: for which calls.
+        space: what there is to choose from.
+        validity: what the results are valid for.
+        place: where it is measured, in a phrase, for the verdict.
+        seconds: the time limit.
+    """
+
+    request: Request
+    shape: Shape
+    space: Space
+    validity: Validity
+    place: str
+    seconds: float
+
+
+def tune_shape(job: Job, runner: Runner, strategy: Strategy, book: Book, tell: Tell) -> ShapeResult:
+    """Measures the plans of a space and chooses one.
+
+    Args:
+        job: what to do.
+        runner: compiles and times; the caller closes it.
+        strategy: which plans to screen.
+        book: the record.
+        tell: is told how it goes.
+
+    Raises:
+        TuneError: every plan failed; the message says why.
+    """
+    trials = [Trial(candidate) for candidate in job.space.candidates]
+    book.recall(trials)
+    known = known_result(book.known)
+    if known is not None:
+        return _result(job, trials, book, runner.how, "record", 0.0, 0)
+    sweep = _Sweep(job, trials, runner, strategy, book, tell)
+    try:
+        return sweep.run()
+    except NothingWorksError:
+        raise TuneError(
+            f"No plan of {job.request.family.name} works for {job.request.spec.summary} at {job.shape.label} "
+            f"on {job.request.target}: {reasons(trials) or 'nothing could be tried'}.",
+            trials=tuple(trials),
+        ) from None
+
+
+class _Sweep:
+    def __init__(
+        self, job: Job, trials: list[Trial], runner: Runner, strategy: Strategy, book: Book, tell: Tell
+    ) -> None:
+        self._job = job
+        self._trials = trials
+        self._runner = runner
+        self._strategy = strategy
+        self._book = book
+        self._tell = tell
+        self._start = runner.now()
+        self._stage = COMPILING
+        self._goal = len(trials)
+        self._told = -_TELL_SECONDS
+        self._rounds = Rounds(trials, runner, book, self._tell_progress)
+
+    def run(self) -> ShapeResult:
+        in_time = self._screen()
+        ended_by = self._final()
+        stopped_by = ended_by if in_time else "time limit"
+        seconds = self._runner.now() - self._start
+        result = _result(
+            self._job, self._trials, self._book, self._runner.how, stopped_by, seconds, self._rounds.discarded
+        )
+        self._book.result(_result_line(result))
+        return result
+
+    def _screen(self) -> bool:
+        """Goes through the strategy's stages; returns whether there was time for all of them."""
+        stage = self._next_stage()
+        assert stage is not None, "every strategy begins with a stage"
+        self._goal = len(stage.indices)
+        in_time = self._rounds.prepare(stage.indices, self._at(_COMPILE_SHARE))
+        _ = self._rounds.reference  # nothing compiles: say so now
+        self._stage = SCREENING
+        while stage is not None:
+            self._goal = len(stage.indices)
+            in_time &= self._rounds.screen(stage.indices, stage.rounds, self._at(_SCREEN_SHARE))
+            late, stage = self._late(_SCREEN_SHARE), self._next_stage()
+            if late:
+                return in_time and stage is None
+        return in_time
+
+    def _next_stage(self) -> Stage | None:
+        always = frozenset(i for i, trial in enumerate(self._trials) if trial.candidate.roles)
+        standing = {
+            index: ratio.median
+            for index, trial in enumerate(self._trials)
+            if trial.failure is None and (ratio := trial.ratio(SCREENING)) is not None
+        }
+        return self._strategy.next(len(self._trials), always, standing)
+
+    def _final(self) -> str:
+        """Races the best, until every one of them is decided; returns what ended it."""
+        self._stage, self._goal = FINAL, 0
+        contenders = self._contenders()
+        while True:
+            done = len(self._rounds.reference.turns.get(FINAL, ()))
+            others = [self._trials[i] for i in self._rounds.alive(contenders) if i != self._rounds.reference_index]
+            if done in CHECKPOINTS and all(decided(trial, self._job.request.difference) for trial in others):
+                return "confidence"
+            if done >= CHECKPOINTS[-1]:
+                return "rounds"
+            if done and self._late(1.0):
+                return "time limit"
+            self._rounds.race(contenders)
+
+    def _contenders(self) -> list[int]:
+        """The best of the screening, with the default and the rule's plan; those of a final begun earlier, too."""
+        ranked = sorted(
+            (ratio.median, index)
+            for index, trial in enumerate(self._trials)
+            if trial.failure is None and (ratio := trial.ratio(SCREENING)) is not None
+        )
+        best = {index for _, index in ranked[:FINALISTS]}
+        kept = {i for i, trial in enumerate(self._trials) if trial.turns.get(FINAL) or RULE in trial.candidate.roles}
+        return sorted(best | kept | {self._rounds.reference_index})
+
+    def _at(self, share: float) -> float:
+        return self._start + share * self._job.seconds
+
+    def _late(self, share: float) -> bool:
+        return self._runner.now() >= self._at(share)
+
+    def _tell_progress(self) -> None:
+        if self._runner.now() - self._told < _TELL_SECONDS:
+            return
+        self._told = self._runner.now()
+        measured = [trial for trial in self._trials if trial.failure is None and trial.turns]
+        best = min(measured, key=_standing, default=None)
+        done = {
+            COMPILING: self._rounds.prepared(),
+            SCREENING: min(sum(bool(trial.turns or trial.failure) for trial in self._trials), self._goal),
+            FINAL: max((len(trial.turns.get(FINAL, ())) for trial in self._trials), default=0),
+        }
+        self._tell(
+            Progress(
+                self._job.shape.label,
+                self._stage,
+                done[self._stage],
+                self._goal,
+                sum(trial.failure is not None for trial in self._trials),
+                best.candidate.label if best else "",
+                _standing(best) if best else 1.0,
+                max(self._at(1.0) - self._runner.now(), 0.0),
+            )
+        )
+
+
+def _standing(trial: Trial) -> float:
+    ratio = trial.ratio()
+    return ratio.median if ratio else float("inf")
+
+
+def _result(
+    job: Job, trials: Sequence[Trial], book: Book, how: str, stopped_by: str, seconds: float, discarded: int
+) -> ShapeResult:
+    default = trials[0]
+    rule = next((trial for trial in trials if RULE in trial.candidate.roles), None)
+    reference = next((trial for trial in trials if trial.failure is None and trial.turns), default)
+    verdict = judge(trials, default, reference, job.request.difference)
+    return ShapeResult(
+        shape=job.shape,
+        space=job.space,
+        trials=tuple(trials),
+        chosen=verdict.chosen,
+        default=default,
+        rule=rule,
+        replaces_default=verdict.replaces_default,
+        ratio=verdict.ratio,
+        verdict=sentence(verdict, default, f"{job.shape.label}, {how} on {job.place}"),
+        regret=rule_regret(rule, verdict.chosen),
+        how=how,
+        stopped_by=stopped_by,
+        seconds=seconds,
+        discarded=discarded,
+        valid_for=dict(job.validity),
+        record=book.file.path,
+    )
+
+
+def _result_line(result: ShapeResult) -> dict[str, Any]:
+    ratio, regret = result.ratio, result.regret
+    return {
+        "chosen": plan_data(result.best),
+        "replaces_default": result.replaces_default,
+        "ratio": None if ratio is None else [ratio.median, ratio.low, ratio.high],
+        "regret": None if regret is None else [regret.median, regret.low, regret.high],
+        "seconds": result.chosen.median,
+        "default_seconds": result.default.median,
+        "verdict": result.verdict,
+        "how": result.how,
+        "stopped_by": result.stopped_by,
+        "complete": result.stopped_by != "time limit",
+    }

@@ -1,0 +1,125 @@
+"""The verdict: does a plan replace the default, and what does the paper's rule cost?
+
+Only turns of the final count: they were taken after the finalists had been chosen, so that luck in the screening is
+not taken for speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flashgen.tuning.sweep.statistic import Interval, median_interval
+from flashgen.tuning.sweep.trial import FINAL, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a sweep ended.
+
+    Attributes:
+        chosen: the plan that builds will use.
+        replaces_default: it is another than the default.
+        ratio: its time over the default's; None if there is nothing to compare.
+        runner_up: the fastest other plan, where the default stands.
+        runner_up_ratio: its time over the default's.
+    """
+
+    chosen: Trial
+    replaces_default: bool
+    ratio: Interval | None
+    runner_up: Trial | None = None
+    runner_up_ratio: Interval | None = None
+
+
+def judge(trials: Sequence[Trial], default: Trial, reference: Trial, difference: float) -> Verdict:
+    """Chooses a plan.
+
+    A plan replaces the default if its median time is below the default's by the difference that matters, and the
+    whole confidence interval is below the default's.
+
+    Args:
+        trials: of all plans.
+        default: the default's trial.
+        reference: what times are relative to: the default, unless that has failed.
+        difference: share of the time from which on a difference matters.
+    """
+    finalists = [trial for trial in trials if trial.failure is None and trial.turns.get(FINAL)]
+    rated = [(trial, ratio) for trial in finalists if trial is not reference and (ratio := trial.ratio(FINAL))]
+    rated.sort(key=lambda entry: entry[1].median)
+    if reference is not default:
+        best = rated[0] if rated and rated[0][1].high < 1 else (reference, None)
+        return Verdict(best[0], True, None)
+    for trial, ratio in rated:
+        if ratio.high < 1 and ratio.median <= 1 - difference:
+            return Verdict(trial, True, ratio)
+    runner_up, its_ratio = rated[0] if rated else (None, None)
+    return Verdict(default, False, None, runner_up, its_ratio)
+
+
+def decided(trial: Trial, difference: float) -> bool:
+    """Whether more rounds would not change what is thought of a finalist: it is slower for sure, or known well."""
+    ratio = trial.ratio(FINAL)
+    return ratio is not None and (ratio.low > 1 or ratio.width <= difference)
+
+
+def rule_regret(rule: Trial | None, chosen: Trial) -> Interval | None:
+    """How much more time the rule's own plan takes than the chosen one, as a share: 0.25 is 25% more.
+
+    None if either was not measured.
+    """
+    if rule is None or rule.failure is not None or chosen.failure is not None:
+        return None
+    if rule is chosen:
+        return Interval(0.0, 0.0, 0.0)
+    if rule.predicted is not None and chosen.predicted is not None:
+        regret = rule.predicted / chosen.predicted - 1
+        return Interval(regret, regret, regret)
+    mine, best = rule.turns.get(FINAL, []), chosen.turns.get(FINAL, [])
+    rounds = min(len(mine), len(best))
+    if not rounds:
+        return None
+    # Both have raced the reference in the same rounds.
+    found = median_interval([a[0] / b[0] for a, b in zip(mine[:rounds], best[:rounds], strict=True)])
+    return Interval(found.median - 1, found.low - 1, found.high - 1)
+
+
+def sentence(verdict: Verdict, default: Trial, place: str) -> str:
+    """The verdict in words, for plans' trails, tables and reports.
+
+    Args:
+        verdict: the verdict.
+        default: the default's trial.
+        place: at what and on what: ``B1 H8 N1024, measured on ...``.
+    """
+    chosen, usual = verdict.chosen.candidate, default.candidate
+    rounds = len(verdict.chosen.turns.get(FINAL, ()))
+    if not verdict.replaces_default:
+        return _default_stands(verdict, default, place)
+    if verdict.ratio is None:
+        return f"tuned: {chosen.label} instead of the default {usual.label}, which failed ({place})"
+    return (
+        f"tuned: {chosen.label} takes {_share(verdict.ratio)} of the time of the default {usual.label} "
+        f"({place}, {rounds} rounds)"
+    )
+
+
+def _default_stands(verdict: Verdict, default: Trial, place: str) -> str:
+    label = default.candidate.label
+    if verdict.runner_up is None or verdict.runner_up_ratio is None:
+        return f"the default {label} stands: no other plan came to the final ({place})"
+    other, ratio = verdict.runner_up.candidate.label, verdict.runner_up_ratio
+    why = "within the noise" if ratio.low <= 1 <= ratio.high else (
+        "too little to matter" if ratio.high < 1 else "slower"
+    )  # fmt: skip
+    rounds = len(verdict.runner_up.turns.get(FINAL, ()))
+    return (
+        f"the default {label} stands: the best other plan, {other}, takes {_share(ratio)} of its time, {why} "
+        f"({place}, {rounds} rounds)"
+    )
+
+
+def _share(ratio: Interval) -> str:
+    if ratio.low <= 0:
+        return f"{ratio.median:.3f}"
+    return f"{ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"

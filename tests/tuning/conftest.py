@@ -1,0 +1,10 @@
+"""Makes the modules that these tests share importable, in workers too: they get this process's sys.path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = str(Path(__file__).resolve().parent)
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
