@@ -28,15 +28,19 @@ if TYPE_CHECKING:
     )
     from flashgen.runtime.dispatch import Attention
     from flashgen.tile_plan import TilePlan
+    from flashgen.tuning.api import autotune
+    from flashgen.tuning.sweep.result import TuneResult
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "attention": "flashgen.api",
+    "autotune": "flashgen.tuning.api",
     "build": "flashgen.api",
     "plan": "flashgen.api",
     "Attention": "flashgen.runtime.dispatch",
     "TilePlan": "flashgen.tile_plan",
+    "TuneResult": "flashgen.tuning.sweep.result",
 } | dict.fromkeys(
     (
         "ArgumentError", "BudgetError", "CompileError", "FlashgenError", "LaunchError", "RenderError", "SpecError",
@@ -47,7 +51,8 @@ _HOMES = {
 
 __all__ = [
     "ArgumentError", "Attention", "BudgetError", "CompileError", "FlashgenError", "LaunchError", "RenderError",
-    "SpecError", "TilePlan", "ToolchainError", "TuneError", "VerificationError", "attention", "build", "plan",
+    "SpecError", "TilePlan", "ToolchainError", "TuneError", "TuneResult", "VerificationError", "attention", "autotune",
+    "build", "plan",
 ]  # fmt: skip
 
 

@@ -15,10 +15,13 @@ from flashgen.runtime.device import limits_of, resolve_target, target_of_device
 from flashgen.runtime.dispatch import GENERAL, SMALL, SMALL_ROWS, Attention
 from flashgen.runtime.kernel import CompiledKernel, Problem
 from flashgen.runtime.tensors import framework_of
+from flashgen.settings import uses_tuned
 from flashgen.spec import AttentionSpec, CausalArgument, make_spec
 from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
 from flashgen.tiling import plan_tiles
+from flashgen.tuning.records.bucket import Bucket, bucket_of
+from flashgen.tuning.records.lookup import tuned_plans
 from flashgen.units import parse_bytes
 
 _built: dict[Hashable, Attention] = {}
@@ -70,10 +73,17 @@ def build(
     br: int | None = None,
     bc: int | None = None,
     loader: str = "auto",
+    tuned: bool | None = None,
 ) -> Attention:
     """Builds a kernel and returns the callable. The same request again returns the same object.
 
-    Arguments are those of `plan`; ``loader`` says how the artifact is brought into the process.
+    Where `autotune` has found a plan that beats the default at a call's shapes, the call runs that one; it is built
+    on first use.
+
+    Arguments are those of `plan`, and:
+        loader: how the artifact is brought into the process.
+        tuned: whether to use what `autotune` has found; None: unless FLASHGEN_TUNED says ``0``. A tile of your own
+            (``br``, ``bc``) is always honoured.
 
     Raises:
         SpecError, BudgetError: see `plan`.
@@ -81,14 +91,15 @@ def build(
         CompileError: the compiler refused the source.
         LaunchError: this machine cannot run the target.
     """
-    key = repr((d, str(dtype), sram, causal, target, algorithm, d_v, br, bc, loader))
+    tuned = uses_tuned() if tuned is None else tuned
+    key = repr((d, str(dtype), sram, causal, target, algorithm, d_v, br, bc, loader, tuned))
     found = _built.get(key)
     if found is not None:
         return found
     with _building.setdefault((os.getpid(), key), threading.Lock()):
         if key not in _built:
             spec = make_spec(d, dtype, causal, d_v)
-            _built[key] = _build(spec, resolve_target(target), algorithm, sram, br, bc, loader)
+            _built[key] = _build(spec, resolve_target(target), algorithm, sram, br, bc, loader, tuned)
         return _built[key]
 
 
@@ -101,6 +112,7 @@ def attention(
     sram: str | int | None = None,
     target: str = "auto",
     algorithm: str = "auto",
+    tuned: bool | None = None,
     **call: Any,
 ) -> Any:
     """Computes attention, building the kernel that q and v ask for on first use.
@@ -113,6 +125,7 @@ def attention(
         sram: see `plan`.
         target: see `plan`.
         algorithm: see `plan`.
+        tuned: see `build`.
         **call: passed on: ``return_lse``, ``softmax_scale``, ``seqlens_k``, ``out``, ``layout``.
 
     Raises:
@@ -125,7 +138,7 @@ def attention(
     d, d_v = (_last_axis(name, x) for name, x in (("q", q), ("v", v)))
     if target == "auto" and view.device.startswith("cuda"):
         target = str(target_of_device(view.device))
-    kernel = build(d, view.dtype.name, sram, causal, target, algorithm, d_v)
+    kernel = build(d, view.dtype.name, sram, causal, target, algorithm, d_v, tuned=tuned)
     return kernel(q, k, v, **call)
 
 
@@ -157,19 +170,37 @@ def _build(
     br: int | None,
     bc: int | None,
     loader: str,
+    tuned: bool,
 ) -> Attention:
     plans = {GENERAL: _plan(spec, target, algorithm, sram, br, bc)}
+    buckets: Mapping[Bucket, str] = {}
     if br is None and bc is None:
         plans |= _small_plan(plans[GENERAL], spec, target)
+        if tuned:
+            buckets = _add_tuned(plans, spec, target)
     chosen_loader = loader_for(target, loader)
 
     def kernel_of(shape_class: str) -> CompiledKernel:
         return build_and_load(spec, plans[shape_class], target, chosen_loader)
 
-    def classify(problem: Problem) -> str:
-        return _untuned_class(plans, problem.seqlen_q)
+    def classify(p: Problem) -> str:
+        untuned = _untuned_class(plans, p.seqlen_q)
+        return buckets.get(bucket_of(p.batch * p.num_heads, p.seqlen_q, p.seqlen_k), untuned) if buckets else untuned
 
     return Attention(spec, target, chosen_loader.device_kind, classify, kernel_of)
+
+
+def _add_tuned(plans: dict[str, TilePlan], spec: AttentionSpec, target: Target) -> dict[Bucket, str]:
+    """Adds the plans that autotune has found, one class for each; returns which class serves a bucket."""
+    general = plans[GENERAL]
+    found = tuned_plans(spec, target, family_named(general.family), general.sram_bytes)
+    classes: dict[tuple[int, int, object], str] = {}
+    buckets = {}
+    for bucket, plan in found.items():
+        name = classes.setdefault((plan.br, plan.bc, plan.knobs), f"tuned for {bucket.name}")
+        plans.setdefault(name, plan)
+        buckets[bucket] = name
+    return buckets
 
 
 def default_plan(

@@ -16,6 +16,7 @@ class Settings:
         log_level: FLASHGEN_LOG, ``debug`` shows everything; None for warnings only.
         cxx: CXX, the C++ compiler command; None to search.
         cuda_path: CUDA_PATH or CUDA_HOME, a CUDA toolkit; None to search.
+        tuned: FLASHGEN_TUNED, whether builds use the plans that autotune has found; ``0`` or ``off`` for not.
         search_path: PATH, where programs are; the system's default if not set.
     """
 
@@ -23,6 +24,7 @@ class Settings:
     log_level: str | None = None
     cxx: str | None = None
     cuda_path: str | None = None
+    tuned: bool = True
     search_path: str = os.defpath
 
 
@@ -38,5 +40,12 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         log_level=value("FLASHGEN_LOG"),
         cxx=value("CXX"),
         cuda_path=value("CUDA_PATH") or value("CUDA_HOME"),
+        tuned=uses_tuned(env),
         search_path=env.get("PATH", os.defpath),
     )
+
+
+def uses_tuned(environ: Mapping[str, str] | None = None) -> bool:
+    """The setting ``tuned`` alone: `flashgen.attention` asks at every call."""
+    env = os.environ if environ is None else environ
+    return env.get("FLASHGEN_TUNED", "").strip().lower() not in ("0", "off", "no", "false")

@@ -177,11 +177,16 @@ class Attention:
         checked = check_tensors(self.spec, self._device_kind, framework, {"q": q, "k": k, "v": v}, layout)
         return self._kernel(self._classify(checked.problem)).plan
 
-    def warm(self, shapes: Iterable[tuple[int, int]]) -> None:
-        """Builds ahead what calls with these (seqlen_q, seqlen_k) would build."""
-        for seqlen_q, seqlen_k in shapes:
+    def warm(self, shapes: Iterable[tuple[int, ...]]) -> None:
+        """Builds ahead what calls of these shapes would build.
+
+        Args:
+            shapes: (seqlen_q, seqlen_k), or (heads, seqlen_q, seqlen_k) with heads = batch * num_heads where plans
+                were tuned.
+        """
+        for *heads, seqlen_q, seqlen_k in shapes:
             zero = (0, 0, 0)
-            problem = Problem(1, 1, 1, seqlen_q, seqlen_k, zero, zero, zero, zero)
+            problem = Problem(1, heads[0] if heads else 1, 1, seqlen_q, seqlen_k, zero, zero, zero, zero)
             self._kernel(self._classify(problem))
 
     def __repr__(self) -> str:
