@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flashgen.cli.options import kernel_options, request
+from flashgen.cli.options import kernel_options, request, tuned_option
 
 if TYPE_CHECKING:
     from flashgen.pipeline import Built
     from flashgen.runtime.dispatch import Attention
+    from flashgen.tile_plan import TilePlan
+    from flashgen.tuning.records.bucket import Bucket
 
 
 @click.command()
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
     help="What to write: only the source, also one compiled form, or all (CUDA: with a C launcher). "
     "Default: all but the launcher.",
 )
-def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None, **options: Any) -> None:
+@tuned_option
+def build(
+    as_json: bool, out: Path, verify: bool, loader: str, what: str | None, tuned: bool | None, **options: Any
+) -> None:
     """Plan, render, compile and load one kernel.
 
     \b
@@ -50,12 +55,16 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None,
     from flashgen.cli.output import plan_json, print_json, print_plan
     from flashgen.cli.verify import exit_unless_passed, print_emulation, print_report, report_json, run_verification
     from flashgen.emission import emit_kernel
+    from flashgen.families import family_named
+    from flashgen.tuning.records.plans import plan_data
+    from flashgen.tuning.sweep.space import label_of
 
-    built, attn = _build(request(options), loader, verify)
+    built, attn = _build(request(options), loader, verify, tuned)
     source = built.source
     files = emit_kernel(built, out, what)
     source_path = next(iter(files.values()))
     report = run_verification(attn, show_progress=not as_json) if verify and attn else None
+    found = _tuned(options, built, tuned)
     if as_json:
         data = {
             "plan": plan_json(source.spec, source.target, source.plan),
@@ -66,17 +75,33 @@ def build(as_json: bool, out: Path, verify: bool, loader: str, what: str | None,
             "seconds": {stage: built.seconds.get(stage) for stage in ("render", "compile", "load")},
             "files": {suffix: str(path) for suffix, path in files.items()},
         } | _resources_json(built)
+        if found:
+            data["tuned"] = [{"bucket": bucket.name, **plan_data(plan)} for bucket, plan in found.items()]
         print_json(data | ({"verify": report_json(report)} if report else {}))
     else:
         print_plan(source.spec, source.target, source.plan, options["target"])
         _print_built(built, files)
+        for bucket, plan in found.items():
+            click.echo(f"tuned     {bucket.summary}: {label_of(family_named(plan.family), plan)}, built on first use")
         if report and attn:
             print_report(report)
             print_emulation(attn)
     exit_unless_passed(report)
 
 
-def _build(asked: dict[str, Any], loader: str, verify: bool) -> tuple[Built, Attention | None]:
+def _tuned(options: dict[str, Any], built: Built, tuned: bool | None) -> dict[Bucket, TilePlan]:
+    """The tuned plans that calls of some shapes run instead of the kernel that was built."""
+    from flashgen.families import family_named
+    from flashgen.settings import uses_tuned
+    from flashgen.tuning.records.lookup import tuned_plans
+
+    if not (uses_tuned() if tuned is None else tuned) or options["br"] or options["bc"]:
+        return {}
+    source = built.source
+    return tuned_plans(source.spec, source.target, family_named(source.plan.family), source.plan.sram_bytes)
+
+
+def _build(asked: dict[str, Any], loader: str, verify: bool, tuned: bool | None) -> tuple[Built, Attention | None]:
     """Builds, and loads too where this machine can run the target (to verify, the emulator will do)."""
     import flashgen
     from flashgen.cli.verify import loader_to_verify
@@ -88,7 +113,7 @@ def _build(asked: dict[str, Any], loader: str, verify: bool) -> tuple[Built, Att
     if verify:
         loader = loader_to_verify(asked["target"], loader)
     if loader != "auto" or runs_here(target):
-        attn = flashgen.build(**asked, loader=loader)
+        attn = flashgen.build(**asked, loader=loader, tuned=tuned)
         return Built(attn.source, attn.artifact, attn.seconds), attn
     spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])
     return build_kernel(spec, flashgen.plan(**asked), target), None

@@ -7,6 +7,7 @@ import sys
 import click
 
 from flashgen import __version__
+from flashgen.cli.autotune import autotune
 from flashgen.cli.bench import bench
 from flashgen.cli.build import build
 from flashgen.cli.cache import cache
@@ -16,6 +17,7 @@ from flashgen.cli.io import io
 from flashgen.cli.plan import plan
 from flashgen.cli.run import run
 from flashgen.cli.show import show
+from flashgen.cli.tune import tune
 from flashgen.cli.verify import verify
 from flashgen.cli.visualize import visualize
 from flashgen.errors import FlashgenError
@@ -56,5 +58,5 @@ def main() -> None:
     configure()
 
 
-for command in (plan, build, run, verify, bench, show, explain, io, visualize, cache, doctor):
+for command in (plan, build, run, verify, bench, autotune, tune, show, explain, io, visualize, cache, doctor):
     main.add_command(command)

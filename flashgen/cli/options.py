@@ -61,6 +61,14 @@ sram_option = click.option(
     metavar="SIZE",
     help="On-chip memory to use: 96KB (= 98304 bytes, as 96KiB), 0.5MB, 98304. Default: the family's own tile.",
 )
+tuned_option = click.option(
+    "--no-tuned",
+    "tuned",
+    flag_value=False,
+    default=None,
+    type=bool,
+    help="Do not use what flashgen autotune has found.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
 
 _KERNEL_OPTIONS = (

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from flashgen.cli.options import algorithm_option, causal_option, json_option, sram_option, target_option
+from flashgen.cli.options import algorithm_option, causal_option, json_option, sram_option, target_option, tuned_option
 
 _INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OUTPUT = click.Path(dir_okay=False, path_type=Path)
@@ -39,6 +39,7 @@ _OUTPUT = click.Path(dir_okay=False, path_type=Path)
 @sram_option
 @algorithm_option
 @target_option
+@tuned_option
 @json_option
 def run(
     q_file: Path | None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flashgen.cli.options import kernel_options, request
+from flashgen.cli.options import kernel_options, request, tuned_option
 
 if TYPE_CHECKING:
     from flashgen.runtime.dispatch import Attention
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     help="How to load it: auto; CPU: ctypes; CUDA: torch, cupy, emulator.",
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the random values.")
-def verify(as_json: bool, loader: str, seed: int, **options: Any) -> None:
+@tuned_option
+def verify(as_json: bool, loader: str, seed: int, tuned: bool | None, **options: Any) -> None:
     """Check a kernel against float64 on many shapes and hostile values; exit code 5 if it fails.
 
     \b
@@ -36,7 +37,7 @@ def verify(as_json: bool, loader: str, seed: int, **options: Any) -> None:
     from flashgen.cli.output import print_json
 
     asked = request(options)
-    attn = flashgen.build(**asked, loader=loader_to_verify(asked["target"], loader))
+    attn = flashgen.build(**asked, loader=loader_to_verify(asked["target"], loader), tuned=tuned)
     report = run_verification(attn, seed=seed, show_progress=not as_json)
     if as_json:
         print_json(report_json(report))

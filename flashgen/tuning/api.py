@@ -14,9 +14,10 @@ from flashgen.log import logger
 from flashgen.runtime.device import limits_of, resolve_target, runs_here
 from flashgen.spec import CausalArgument, make_spec
 from flashgen.tuning.records.directory import sweep_lock
-from flashgen.tuning.records.validity import Validity, validity_here
+from flashgen.tuning.records.validity import place_of, validity_here
 from flashgen.tuning.sweep.bench import Tools
 from flashgen.tuning.sweep.book import Book
+from flashgen.tuning.sweep.conclusion import Job
 from flashgen.tuning.sweep.progress import WAITING, Progress, Tell, silent
 from flashgen.tuning.sweep.request import DIFFERENCE, Request
 from flashgen.tuning.sweep.result import ShapeResult, TuneResult
@@ -24,7 +25,7 @@ from flashgen.tuning.sweep.runner import Compiler, WorkerRunner, default_jobs
 from flashgen.tuning.sweep.shape import Shape
 from flashgen.tuning.sweep.space import Space, make_space
 from flashgen.tuning.sweep.strategy import strategy_named
-from flashgen.tuning.sweep.tuner import Job, tune_shape
+from flashgen.tuning.sweep.tuner import tune_shape
 from flashgen.units import parse_bytes
 
 SECONDS = 60.0
@@ -101,10 +102,11 @@ def autotune(
         deadline = time.monotonic() + time_limit
         for number, shape in enumerate(shapes):
             seconds = max(deadline - time.monotonic(), 0.0) / (len(shapes) - number)
-            job = Job(request, shape, space_for(request, shape), validity, _place(validity), seconds)
+            space = space_for(request, shape)
+            job = Job(request, shape, space, validity, place_of(validity), seconds)
             runner = WorkerRunner(request.spec, shape, request.target, tools, compiler)
             with contextlib.closing(runner):
-                book = Book(request, shape, validity, fresh=fresh)
+                book = Book(request, shape, space, validity, fresh=fresh)
                 results.append(tune_shape(job, runner, strategy_named(strategy, seed), book, progress))
     forget_built()
     return TuneResult(request, tuple(results))
@@ -167,8 +169,3 @@ def _alone(first: Shape, progress: Tell) -> Iterator[None]:
             progress(Progress(first.label, WAITING, 0, 0, 0, "", 1.0, 0.0))
             stack.enter_context(hold(path, _LOCK_SECONDS))
         yield
-
-
-def _place(validity: Validity) -> str:
-    threads = validity.get("threads")
-    return validity["device"] + (f", {threads} threads" if threads else "")

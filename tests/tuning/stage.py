@@ -11,6 +11,7 @@ from flashgen.spec import make_spec
 from flashgen.target import parse_target
 from flashgen.tile_plan import TilePlan
 from flashgen.tuning.sweep.book import Book
+from flashgen.tuning.sweep.conclusion import Job
 from flashgen.tuning.sweep.progress import Tell, silent
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult
@@ -18,7 +19,7 @@ from flashgen.tuning.sweep.runner import Runner
 from flashgen.tuning.sweep.shape import Shape
 from flashgen.tuning.sweep.space import Candidate, Space
 from flashgen.tuning.sweep.strategy import strategy_named
-from flashgen.tuning.sweep.tuner import Job, tune_shape
+from flashgen.tuning.sweep.tuner import tune_shape
 
 FAMILY, SPEC, TARGET = family_named("cpu_fa1"), make_spec(8, "fp32"), parse_target("cpu:x86-64-v3")
 SHAPE = Shape(1, 2, 1, 48, 48)
@@ -45,7 +46,7 @@ def small_space(others: list[tuple[int, int]] = OTHERS) -> Space:
 
 def make_book(directory: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool = False) -> Book:
     monkeypatch.setenv("FLASHGEN_CACHE_DIR", str(directory))
-    return Book(Request(SPEC, TARGET, FAMILY), SHAPE, VALIDITY, fresh=fresh)
+    return Book(Request(SPEC, TARGET, FAMILY), SHAPE, small_space(), VALIDITY, fresh=fresh)
 
 
 def run(

@@ -37,6 +37,23 @@ def test_what_is_written_is_read(file: RecordFile) -> None:
     assert record.result == {"chosen": PLAN}
 
 
+def test_builds_read_the_header_and_the_last_result_only(file: RecordFile) -> None:
+    file.append(turn(0.5), {"result": {"chosen": PLAN | {"br": 8}}}, turn(0.5), {"result": {"chosen": PLAN}})
+    file.append(turn(0.25))
+    concluded = file.conclusion()
+    assert concluded is not None
+    assert concluded.valid_for == VALID
+    assert concluded.result == {"chosen": PLAN}
+    assert len(concluded.turns.get(KEY, {}).get("screening", ())) <= 1
+
+
+def test_without_a_result_the_conclusion_has_none(file: RecordFile) -> None:
+    file.append(turn(0.5))
+    concluded = file.conclusion()
+    assert concluded is not None
+    assert concluded.result is None
+
+
 def test_a_line_that_a_killed_writer_left_half_is_skipped_and_the_next_one_is_not_glued_to_it(file: RecordFile) -> None:
     file.append(turn(0.5))
     with file.path.open("a") as stream:
@@ -98,3 +115,10 @@ def test_removing_leaves_nothing(file: RecordFile) -> None:
     file.append(turn(1.0))
     file.remove()
     assert list(file.path.parent.iterdir()) == []
+
+
+def test_a_removed_record_is_not_brought_back_headless(file: RecordFile) -> None:
+    file.remove()
+    with pytest.raises(FileNotFoundError):
+        file.append(turn(1.0))
+    assert file.read() is None

@@ -43,7 +43,7 @@ def tuned_plans(spec: AttentionSpec, target: Target, family: Family, sram_bytes:
         return {}
     valid, machine = {}, digest(here)
     for entry in (entry for entry in entries if entry.machine == machine):
-        record = RecordFile(entry.path).read()
+        record = RecordFile(entry.path).conclusion()
         if record is not None and not differences(record.valid_for, here):
             valid[entry.bucket] = _plan(record, family, spec, target, sram_bytes)
     _tell_of_others((entry for entry in entries if entry.bucket not in valid), spec, here)
@@ -81,7 +81,7 @@ def _plan(
 
 def _tell_of_others(entries: Iterable[Entry], spec: AttentionSpec, here: Validity) -> None:
     for entry in entries:
-        record = RecordFile(entry.path).read()
+        record = RecordFile(entry.path).conclusion()
         if record is None or record.result is None:
             continue
         reasons = "; ".join(differences(record.valid_for, here)[:3]) or "its name belongs to another machine"

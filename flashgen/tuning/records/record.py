@@ -28,6 +28,7 @@ from flashgen.log import logger
 from flashgen.tuning.records.plans import plan_key
 
 SCHEMA = 1
+_RESULT = '{"result":'
 _LOCK_SECONDS = 30.0
 Line = dict[str, Any]
 
@@ -40,6 +41,7 @@ class Record:
         request: of the header: family, spec, target, sram_bytes, shape, bucket.
         valid_for: of the header: labelled facts.
         created: of the header: UTC.
+        plans: plan key -> its choices, of every plan that a line tells of.
         turns: plan key -> stage -> (seconds, seconds of the reference beside them), in order.
         failures: plan key -> the line's object.
         predictions: plan key -> the line's object.
@@ -49,6 +51,7 @@ class Record:
     request: Mapping[str, Any]
     valid_for: Mapping[str, str]
     created: str
+    plans: dict[str, dict[str, Any]] = field(default_factory=dict)
     turns: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     failures: dict[str, Line] = field(default_factory=dict)
     predictions: dict[str, Line] = field(default_factory=dict)
@@ -59,16 +62,21 @@ class Record:
         for kind, data in line.items():
             if kind == "turns":
                 pairs = zip(data["seconds"], data["reference"], strict=True)
-                stages = self.turns.setdefault(plan_key(data["plan"]), {})
+                stages = self.turns.setdefault(self._key(data), {})
                 stages.setdefault(data["stage"], []).extend((float(a), float(b)) for a, b in pairs)
             elif kind == "failed":
-                self.failures[plan_key(data["plan"])] = data
+                self.failures[self._key(data)] = data
             elif kind == "restart":  # what turns were compared with is gone
                 self.turns.clear()
             elif kind == "predicted":
-                self.predictions[plan_key(data["plan"])] = data
+                self.predictions[self._key(data)] = data
             elif kind == "result":
                 self.result = data
+
+    def _key(self, data: Line) -> str:
+        key = plan_key(data["plan"])
+        self.plans.setdefault(key, data["plan"])
+        return key
 
 
 class RecordFile:
@@ -80,13 +88,13 @@ class RecordFile:
 
     def read(self) -> Record | None:
         """The record; None if there is none, or its header cannot be read."""
-        lines = self._lines()
-        try:
-            header = next(lines, None)
-            return None if header is None else _read(header, lines)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            logger.warning("The tuning record %s cannot be read (%s) and is ignored.", self.path, error)
-            return None
+        return self._parsed(self._text())
+
+    def conclusion(self) -> Record | None:
+        """The record's header and last result, without the hundreds of lines between them: what builds ask for."""
+        header, _, rest = self._text().partition("\n")
+        start = rest.rfind(_RESULT)
+        return self._parsed(header + "\n" + (rest[start:] if start >= 0 else ""))
 
     def start(self, request: Mapping[str, Any], valid_for: Mapping[str, str], created: str) -> None:
         """Begins the record anew, in one step. Raises OSError if the directory cannot be written."""
@@ -109,8 +117,8 @@ class RecordFile:
                 raise
 
     def append(self, *lines: Line) -> None:
-        """Adds lines at the end, in one write. Raises OSError if the file cannot be written."""
-        with hold(self._lock, _LOCK_SECONDS), self.path.open("ab+") as stream:
+        """Adds lines at the end, in one write. Raises OSError if the file is gone or cannot be written."""
+        with hold(self._lock, _LOCK_SECONDS), open(self.path, "ab+", opener=_existing) as stream:
             text = "".join(map(_encode, lines)).encode()
             end = stream.seek(0, os.SEEK_END)
             if end and _last_byte(stream.fileno(), end) != b"\n":  # a writer was killed in the middle of a line
@@ -127,17 +135,28 @@ class RecordFile:
 
     def lines(self) -> list[Line]:
         """All lines that can be read, the header first."""
-        return list(self._lines())
+        return list(self._lines(self._text()))
 
     @property
     def _lock(self) -> Path:
         return self.path.with_suffix(".lock")
 
-    def _lines(self) -> Iterator[Line]:
+    def _text(self) -> str:
         try:
-            text = self.path.read_bytes().decode("utf-8", errors="replace")
+            return self.path.read_bytes().decode("utf-8", errors="replace")
         except OSError:
-            return
+            return ""
+
+    def _parsed(self, text: str) -> Record | None:
+        lines = self._lines(text)
+        try:
+            header = next(lines, None)
+            return None if header is None else _read(header, lines)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            logger.warning("The tuning record %s cannot be read (%s) and is ignored.", self.path, error)
+            return None
+
+    def _lines(self, text: str) -> Iterator[Line]:
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
                 continue
@@ -167,6 +186,11 @@ def _read(header: Line, lines: Iterator[Line]) -> Record:
 
 def _encode(line: Line) -> str:
     return json.dumps(line, separators=(",", ":")) + "\n"
+
+
+def _existing(path: str, flags: int) -> int:
+    """Opens a file that is there: one without a header would be no record."""
+    return os.open(path, flags & ~os.O_CREAT)
 
 
 def _last_byte(descriptor: int, size: int) -> bytes:

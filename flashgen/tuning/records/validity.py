@@ -75,6 +75,12 @@ def differences(recorded: Validity, here: Validity) -> tuple[str, ...]:
     )
 
 
+def place_of(validity: Validity) -> str:
+    """The machine in a phrase: ``AMD EPYC, 2 threads``."""
+    threads = validity.get("threads")
+    return validity.get("device", "unknown device") + (f", {threads} threads" if threads else "")
+
+
 def templates_digest(kind: str) -> str:
     """Digest of all templates that kernels of a kind may be rendered from."""
     root = templates_dir()

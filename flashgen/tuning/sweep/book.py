@@ -13,6 +13,7 @@ from flashgen.tuning.records.record import Line, Record, RecordFile
 from flashgen.tuning.records.validity import Validity
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.shape import Shape
+from flashgen.tuning.sweep.space import Space
 from flashgen.tuning.sweep.trial import Failure, Trial
 
 # Facts of a machine; the others (flashgen, templates, compilers) change on one and the same machine.
@@ -28,12 +29,15 @@ class Book:
         file: the record.
     """
 
-    def __init__(self, request: Request, shape: Shape, validity: Validity, *, fresh: bool = False) -> None:
+    def __init__(
+        self, request: Request, shape: Shape, space: Space, validity: Validity, *, fresh: bool = False
+    ) -> None:
         """Opens the record of a request and shape, or begins it.
 
         Args:
             request: what is tuned.
             shape: for which calls.
+            space: what there is to choose from; another default or rule makes another record.
             validity: what the results will be valid for.
             fresh: forget what an earlier sweep has measured.
         """
@@ -41,7 +45,7 @@ class Book:
         path = record_path(target, family, spec, shape.bucket, request.sram_bytes, validity)
         self.file = RecordFile(path)
         self._writable = True
-        asked = _request_data(request, shape)
+        asked = _request_data(request, shape, space)
         found = None if fresh else self.file.read()
         same = found is not None and found.request == asked and found.valid_for == dict(validity)
         self.known = found if same else None
@@ -81,17 +85,9 @@ class Book:
         self.write({"result": data | {"finished": _now()}})
 
     def recall(self, trials: Sequence[Trial]) -> None:
-        """Gives trials what the record knows of their plans."""
-        if self.known is None:
-            return
-        for trial in trials:
-            key = trial.candidate.key
-            failed, predicted = self.known.failures.get(key), self.known.predictions.get(key)
-            if failed is not None:
-                trial.failure = Failure(str(failed["kind"]), str(failed["reason"]))
-            if predicted is not None:
-                trial.predicted, trial.details = float(predicted["seconds"]), dict(predicted["details"])
-            trial.turns = {stage: list(pairs) for stage, pairs in self.known.turns.get(key, {}).items()}
+        """Gives trials what the record knew of their plans at the start."""
+        if self.known is not None:
+            recall(self.known, trials)
 
     def _try(self, action: Any) -> None:
         if not self._writable:
@@ -116,13 +112,25 @@ class Book:
                 remove_empty_directories(entry.path)
 
 
+def recall(record: Record, trials: Sequence[Trial]) -> None:
+    """Gives trials what a record knows of their plans."""
+    for trial in trials:
+        key = trial.candidate.key
+        failed, predicted = record.failures.get(key), record.predictions.get(key)
+        if failed is not None:
+            trial.failure = Failure(str(failed["kind"]), str(failed["reason"]))
+        if predicted is not None:
+            trial.predicted, trial.details = float(predicted["seconds"]), dict(predicted["details"])
+        trial.turns = {stage: list(pairs) for stage, pairs in record.turns.get(key, {}).items()}
+
+
 def known_result(record: Record | None) -> Line | None:
     """The result of a sweep that came to its own end, not to its time limit's; None if there is none."""
     result = None if record is None else record.result
     return result if result is not None and result.get("complete") else None
 
 
-def _request_data(request: Request, shape: Shape) -> dict[str, Any]:
+def _request_data(request: Request, shape: Shape, space: Space) -> dict[str, Any]:
     return {
         "family": request.family.name,
         "spec": spec_data(request.spec),
@@ -130,6 +138,8 @@ def _request_data(request: Request, shape: Shape) -> dict[str, Any]:
         "sram_bytes": request.sram_bytes,
         "shape": shape.as_dict(),
         "bucket": shape.bucket.name,
+        "default": plan_data(space.default.plan),
+        "rule": None if space.rule is None else plan_data(space.rule.plan),
     }
 
 

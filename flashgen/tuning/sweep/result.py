@@ -13,7 +13,7 @@ from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.shape import Shape
 from flashgen.tuning.sweep.space import Pruned, Space
 from flashgen.tuning.sweep.statistic import Interval
-from flashgen.tuning.sweep.trial import Trial
+from flashgen.tuning.sweep.trial import FINAL, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,10 @@ class ShapeResult:
 
     @property
     def ranking(self) -> list[Trial]:
-        """Trials with a time, the fastest first."""
+        """Trials with a time: the finalists, the fastest first, then those that were only screened, likewise.
+
+        A plan that was screened once may look faster than a finalist by luck.
+        """
         timed = [trial for trial in self.trials if trial.median is not None]
         return sorted(timed, key=_rank)
 
@@ -125,10 +128,10 @@ class TuneResult:
         }
 
 
-def _rank(trial: Trial) -> float:
-    """Its time over the reference's, which is comparable across a sweep; its seconds where the model gave them."""
+def _rank(trial: Trial) -> tuple[bool, float]:
+    """Finalists first; then by time over the reference's, comparable across a sweep, or by predicted seconds."""
     ratio = trial.ratio()
-    return ratio.median if ratio is not None else (trial.median or 0.0)
+    return trial.stage != FINAL, ratio.median if ratio is not None else (trial.median or 0.0)
 
 
 def _shape_dict(result: ShapeResult, request: Request) -> dict[str, Any]:

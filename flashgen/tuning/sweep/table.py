@@ -50,7 +50,7 @@ class Row:
 
 
 def rows_of(result: ShapeResult, request: Request) -> list[Row]:
-    """The ranking of a shape, the fastest first.
+    """The ranking of a shape; see `ShapeResult.ranking`.
 
     Ratios are those of turns that lay side by side, so they may differ from the ratio of two medians.
     """

@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from flashgen.errors import TuneError
-from flashgen.tuning.records.plans import plan_data
-from flashgen.tuning.records.validity import Validity
 from flashgen.tuning.sweep.book import Book, known_result
+from flashgen.tuning.sweep.conclusion import Job, conclude, result_line
 from flashgen.tuning.sweep.progress import COMPILING, Progress, Tell
-from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult
 from flashgen.tuning.sweep.rounds import NothingWorksError, Rounds
 from flashgen.tuning.sweep.runner import Runner
-from flashgen.tuning.sweep.shape import Shape
-from flashgen.tuning.sweep.space import RULE, Space
+from flashgen.tuning.sweep.space import RULE
 from flashgen.tuning.sweep.strategy import FINALISTS, Stage, Strategy
 from flashgen.tuning.sweep.trial import FINAL, SCREENING, Trial, reasons
-from flashgen.tuning.sweep.verdict import decided, judge, rule_regret, sentence
+from flashgen.tuning.sweep.verdict import decided
 
 # Rounds after which the final may end. Not after each: whoever looks all the time will see a narrow interval by luck.
 CHECKPOINTS = (9, 13, 19, 27, 37, 51, 71, 99, 141, 201)
 _COMPILE_SHARE, _SCREEN_SHARE = 0.5, 0.8
 _TELL_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One shape's sweep.
-
-    Attributes:
-        request: what is tuned.
-        shape: for which calls.
-        space: what there is to choose from.
-        validity: what the results are valid for.
-        place: where it is measured, in a phrase, for the verdict.
-        seconds: the time limit.
-    """
-
-    request: Request
-    shape: Shape
-    space: Space
-    validity: Validity
-    place: str
-    seconds: float
 
 
 def tune_shape(job: Job, runner: Runner, strategy: Strategy, book: Book, tell: Tell) -> ShapeResult:
@@ -65,7 +37,7 @@ def tune_shape(job: Job, runner: Runner, strategy: Strategy, book: Book, tell: T
     book.recall(trials)
     known = known_result(book.known)
     if known is not None:
-        return _result(job, trials, book, runner.how, "record", 0.0, 0)
+        return conclude(job, trials, book.file.path, runner.how, "record", 0.0, 0)
     sweep = _Sweep(job, trials, runner, strategy, book, tell)
     try:
         return sweep.run()
@@ -98,10 +70,10 @@ class _Sweep:
         ended_by = self._final()
         stopped_by = ended_by if in_time else "time limit"
         seconds = self._runner.now() - self._start
-        result = _result(
-            self._job, self._trials, self._book, self._runner.how, stopped_by, seconds, self._rounds.discarded
+        result = conclude(
+            self._job, self._trials, self._book.file.path, self._runner.how, stopped_by, seconds, self._rounds.discarded
         )
-        self._book.result(_result_line(result))
+        self._book.result(result_line(result))
         return result
 
     def _screen(self) -> bool:
@@ -189,46 +161,3 @@ class _Sweep:
 def _standing(trial: Trial) -> float:
     ratio = trial.ratio()
     return ratio.median if ratio else float("inf")
-
-
-def _result(
-    job: Job, trials: Sequence[Trial], book: Book, how: str, stopped_by: str, seconds: float, discarded: int
-) -> ShapeResult:
-    default = trials[0]
-    rule = next((trial for trial in trials if RULE in trial.candidate.roles), None)
-    reference = next((trial for trial in trials if trial.failure is None and trial.turns), default)
-    verdict = judge(trials, default, reference, job.request.difference)
-    return ShapeResult(
-        shape=job.shape,
-        space=job.space,
-        trials=tuple(trials),
-        chosen=verdict.chosen,
-        default=default,
-        rule=rule,
-        replaces_default=verdict.replaces_default,
-        ratio=verdict.ratio,
-        verdict=sentence(verdict, default, f"{job.shape.label}, {how} on {job.place}"),
-        regret=rule_regret(rule, verdict.chosen),
-        how=how,
-        stopped_by=stopped_by,
-        seconds=seconds,
-        discarded=discarded,
-        valid_for=dict(job.validity),
-        record=book.file.path,
-    )
-
-
-def _result_line(result: ShapeResult) -> dict[str, Any]:
-    ratio, regret = result.ratio, result.regret
-    return {
-        "chosen": plan_data(result.best),
-        "replaces_default": result.replaces_default,
-        "ratio": None if ratio is None else [ratio.median, ratio.low, ratio.high],
-        "regret": None if regret is None else [regret.median, regret.low, regret.high],
-        "seconds": result.chosen.median,
-        "default_seconds": result.default.median,
-        "verdict": result.verdict,
-        "how": result.how,
-        "stopped_by": result.stopped_by,
-        "complete": result.stopped_by != "time limit",
-    }
