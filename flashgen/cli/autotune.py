@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,9 +80,16 @@ class Seconds(click.ParamType[float]):
 @click.option("--jobs", type=click.IntRange(min=1), help="Plans to compile at once. Default: one for each CPU.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the random strategy.")
 @click.option("--fresh", is_flag=True, help="Forget what was measured before.")
+@click.option(
+    "--out",
+    default="generated",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for the report: a page, and a PNG of each map.",
+)
 @click.option("--dry-run", is_flag=True, help="Only list the plans, and why some fell.")
 @json_option
-def autotune(as_json: bool, dry_run: bool, **options: Any) -> None:
+def autotune(as_json: bool, dry_run: bool, out: Path, **options: Any) -> None:
     """Measure the plans of a kernel family on this machine. Builds use the winner from then on.
 
     Every plan is compiled ahead, checked against float64 and timed in turn with the others. The default is
@@ -99,8 +107,11 @@ def autotune(as_json: bool, dry_run: bool, **options: Any) -> None:
 
         print_spaces(asked, as_json)
         return
+    from flashgen.tuning.report.files import write_report
+
     result = _run(asked, show_progress=not as_json)
-    _show(result, as_json)
+    files, excuse = write_report(result, out)
+    _show(result, as_json, files, excuse)
 
 
 def _run(asked: dict[str, Any], show_progress: bool) -> TuneResult:
@@ -111,12 +122,17 @@ def _run(asked: dict[str, Any], show_progress: bool) -> TuneResult:
         return flashgen.autotune(**asked, progress=tell)
 
 
-def _show(result: TuneResult, as_json: bool) -> None:
+def _show(result: TuneResult, as_json: bool, files: list[Path], excuse: str) -> None:
     from flashgen.cli.output import print_json
     from flashgen.cli.tune_tables import print_result
 
     if as_json:
-        print_json(result.as_dict())
+        print_json(result.as_dict() | {"files": [str(path) for path in files]})
         return
     for shape in result.shapes:
         print_result(result, shape)
+    click.echo(f"report    {files[0]}")
+    for path in files[1:]:
+        click.echo(f"map       {path}")
+    if excuse:
+        click.echo(f"no map    {excuse}")

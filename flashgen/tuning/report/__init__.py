@@ -1,0 +1,1 @@
+"""Results to look at: the Br x Bc heat map, a page, a picture."""
