@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SHOWN = 12
 _ENDINGS = {
     "confidence": "It ended because more rounds would not change the choice.",
+    "all": "Every plan was predicted; none was measured.",
     "rounds": "It ended after the last round: the machine is too restless to tell the best plans apart.",
     "time limit": "The time limit ended it; the same command goes on from here.",
     "record": "Nothing was measured: an earlier sweep is complete. --fresh measures again.",
@@ -46,20 +47,27 @@ def print_result(result: TuneResult, shape: ShapeResult, limit: int | None = _SH
     shown = [row for place, row in enumerate(rows) if limit is None or place < limit or row.marks]
     out.print(_ranking(shown))
     if len(rows) > len(shown):
-        out.print(f"{len(rows) - len(shown)} slower plans are not shown; flashgen tune show has them.")
+        out.print(f"{len(rows) - len(shown)} more plans are in the report, and in flashgen tune show.")
     _print_rest(out, shape)
     out.print(f"[bold]{escape(_sentence(shape.verdict))}[/]", soft_wrap=True)
-    out.print(escape(regret_text(shape.regret, shape.rule)), soft_wrap=True)
+    out.print(escape(regret_text(shape)), soft_wrap=True)
 
 
 def print_spaces(asked: dict[str, Any], as_json: bool) -> None:
     """Lists the plans that a sweep would choose from, and what fell."""
+    from flashgen.runtime.device import runs_here
     from flashgen.tuning.api import make_request, make_shape, space_for
+    from flashgen.tuning.sweep.bench import Tools
+    from flashgen.tuning.sweep.predictor import prune_by_ptxas
+    from flashgen.tuning.sweep.runner import default_jobs
 
     names = ("d", "dtype", "causal", "d_v", "target", "algorithm", "sram")
     request = make_request(**{name: asked[name] for name in names})
     shapes = [make_shape(length, asked["batch"], asked["heads"], asked["heads_kv"]) for length in asked["seqlens"]]
     spaces = [(shape, space_for(request, shape)) for shape in shapes]
+    if request.target.kind == "cuda" and not runs_here(request.target):
+        jobs = asked["jobs"] or default_jobs()
+        spaces = [(shape, prune_by_ptxas(space, request, Tools(), jobs)) for shape, space in spaces]
     if as_json:
         print_json({"target": str(request.target), "family": request.family.name,
                     "shapes": [_space_json(shape, space) for shape, space in spaces]})  # fmt: skip

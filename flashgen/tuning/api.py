@@ -18,6 +18,8 @@ from flashgen.tuning.records.validity import place_of, validity_here
 from flashgen.tuning.sweep.bench import Tools
 from flashgen.tuning.sweep.book import Book
 from flashgen.tuning.sweep.conclusion import Job
+from flashgen.tuning.sweep.pool import Pool
+from flashgen.tuning.sweep.predictor import predict_shape
 from flashgen.tuning.sweep.progress import WAITING, Progress, Tell, silent
 from flashgen.tuning.sweep.request import DIFFERENCE, Request
 from flashgen.tuning.sweep.result import ShapeResult, TuneResult
@@ -89,25 +91,32 @@ def autotune(
         ToolchainError: there is no compiler.
     """
     request = make_request(d, dtype, causal, d_v, target, algorithm, sram, difference)
-    if not runs_here(request.target):
+    measured = runs_here(request.target)
+    if not measured and request.target.kind == "cpu":
         raise SpecError(f"This machine cannot run {request.target}, so its plans cannot be measured here.")
+    strategy_named(strategy)  # a wrong name is told before anything is done
     shapes = [make_shape(length, batch, heads, heads_kv) for length in seqlens]
     if not shapes:
         raise SpecError("seqlens is empty: name at least one length.")
     tools = tools or Tools()
+    jobs = jobs or default_jobs()
     validity = validity_here(request.target, tools.toolchain)
-    compiler = Compiler(request.spec, request.target, tools, jobs or default_jobs())
     results: list[ShapeResult] = []
-    with _alone(shapes[0], progress), contextlib.closing(compiler):
+    with _alone(shapes[0], progress), contextlib.ExitStack() as stack:
+        compiler = stack.enter_context(contextlib.closing(Compiler(request.spec, request.target, tools, jobs)))
+        pool = stack.enter_context(contextlib.closing(Pool(jobs)))
         deadline = time.monotonic() + time_limit
         for number, shape in enumerate(shapes):
-            seconds = max(deadline - time.monotonic(), 0.0) / (len(shapes) - number)
             space = space_for(request, shape)
+            seconds = max(deadline - time.monotonic(), 0.0) / (len(shapes) - number)
             job = Job(request, shape, space, validity, place_of(validity), seconds)
-            runner = WorkerRunner(request.spec, shape, request.target, tools, compiler)
-            with contextlib.closing(runner):
-                book = Book(request, shape, space, validity, fresh=fresh)
-                results.append(tune_shape(job, runner, strategy_named(strategy, seed), book, progress))
+            book = Book(request, shape, space, validity, fresh=fresh)
+            if measured:
+                runner = WorkerRunner(request.spec, shape, request.target, tools, compiler)
+                with contextlib.closing(runner):
+                    results.append(tune_shape(job, runner, strategy_named(strategy, seed), book, progress))
+            else:
+                results.append(predict_shape(job, pool, tools, book, progress))
     forget_built()
     return TuneResult(request, tuple(results))
 

@@ -42,7 +42,7 @@ def _shape(result: ShapeResult, request: Request) -> dict[str, Any]:
         "bucket": result.shape.bucket.summary,
         "how": result.how,
         "verdict": result.verdict[0].upper() + result.verdict[1:] + ".",
-        "regret": regret_text(result.regret, result.rule),
+        "regret": regret_text(result),
         "counts": _counts(result),
         "maps": [_map(found) for found in heat_maps(result, request)],
         "rows": [_row(row, slowest) for row in rows],

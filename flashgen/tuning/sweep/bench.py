@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -49,12 +49,14 @@ class Tools:
     Attributes:
         toolchain: compiles.
         loader: loads.
-        clock: makes the clock that times calls.
+        clock: makes the clock that times calls on a CPU.
+        library: opens the CUDA driver's library.
     """
 
     toolchain: Toolchain | None = None
     loader: Loader | None = None
     clock: Callable[[], Clock] = WallClock
+    library: Callable[[], Any] | None = None
 
 
 class Bench(Protocol):
@@ -159,8 +161,3 @@ class _CpuCall:
         launch = self._executable.prepare(problem)
         q, k, v, out, lse = (NUMPY.pointer(x) for x in arrays)
         launch(q, k, v, out, lse, lengths, scale)
-
-
-def open_bench(spec: AttentionSpec, shape: Shape, target: Target, tools: Tools) -> Bench:
-    """The bench for a target that this machine runs."""
-    return CpuBench(spec, shape, target, tools)

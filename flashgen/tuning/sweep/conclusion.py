@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from flashgen.tuning.records.plans import plan_data
-from flashgen.tuning.records.validity import Validity
+from flashgen.tuning.records.validity import PREDICTED, Validity
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult
 from flashgen.tuning.sweep.shape import Shape
 from flashgen.tuning.sweep.space import RULE, Space
 from flashgen.tuning.sweep.trial import Trial
-from flashgen.tuning.sweep.verdict import judge, rule_regret, sentence
+from flashgen.tuning.sweep.verdict import judge, judge_predictions, rule_regret, sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,12 @@ def conclude(
     default = trials[0]
     rule = next((trial for trial in trials if RULE in trial.candidate.roles), None)
     reference = next((trial for trial in trials if trial.failure is None and trial.turns), default)
-    verdict = judge(trials, default, reference, job.request.difference)
+    if how == PREDICTED:
+        verdict = judge_predictions(trials, default, job.request.difference)
+        place = f"{job.shape.label}, by the model of {job.place}; nothing was measured"
+    else:
+        verdict = judge(trials, default, reference, job.request.difference)
+        place = f"{job.shape.label}, {how} on {job.place}"
     return ShapeResult(
         shape=job.shape,
         space=job.space,
@@ -65,7 +70,7 @@ def conclude(
         rule=rule,
         replaces_default=verdict.replaces_default,
         ratio=verdict.ratio,
-        verdict=sentence(verdict, default, f"{job.shape.label}, {how} on {job.place}"),
+        verdict=sentence(verdict, default, place),
         regret=rule_regret(rule, verdict.chosen),
         how=how,
         stopped_by=stopped_by,

@@ -10,7 +10,7 @@ from flashgen.pipeline import Built, build_kernel
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
-from flashgen.tuning.sweep.bench import Bench, Tools, open_bench
+from flashgen.tuning.sweep.bench import Bench, CpuBench, Tools
 from flashgen.tuning.sweep.shape import Shape
 from flashgen.tuning.sweep.trial import COMPILE, Failure
 
@@ -45,7 +45,12 @@ class OpenJob:
 
     def run(self, kept: dict[str, Any]) -> None:
         """Draws the inputs."""
-        kept["bench"] = open_bench(self.spec, self.shape, self.target, self.tools)
+        if self.target.kind == "cuda":
+            from flashgen.tuning.sweep.cuda_bench import CudaBench
+
+            kept["bench"] = CudaBench(self.spec, self.shape, self.tools)
+        else:
+            kept["bench"] = CpuBench(self.spec, self.shape, self.target, self.tools)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class ShapeResult:
         verdict: what was decided, in a sentence.
         regret: how much more time the rule's plan takes than the chosen one, as a share; None if not known.
         how: ``measured`` or ``predicted``.
-        stopped_by: ``confidence``, ``time limit``, ``rounds`` or ``record``.
+        stopped_by: ``confidence``, ``rounds``, ``all`` (predicted), ``time limit``, ``record`` or ``unfinished``.
         seconds: that the sweep took; 0 for one that was found in a record.
         discarded: rounds that other work disturbed.
         valid_for: the facts that the record is valid for.

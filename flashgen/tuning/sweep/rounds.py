@@ -102,15 +102,19 @@ class Rounds:
                 self._chunk(due[start : start + _CHUNK])
         return True
 
-    def race(self, indices: Sequence[int]) -> None:
-        """One round of the final: each plan once, the reference among them, in an order that turns."""
+    def race(self, indices: Sequence[int], until: float) -> None:
+        """One round of the final: each plan once, the reference among them, in an order that turns.
+
+        A disturbed round is repeated, unless time is up.
+        """
         while True:
             reference = self.reference_index
             contenders = self.alive(sorted({reference, *indices}))
             first = self._random.randrange(len(contenders))
             seconds = self._turns(contenders[first:] + contenders[:first])
             beside = seconds.get(reference)
-            if beside is not None and self._accept(self._load(seconds)):
+            late = self._runner.now() >= until
+            if beside is not None and (self._accept(self._load(seconds)) or late):
                 self._note(FINAL, [(index, mine, beside) for index, mine in seconds.items()])
                 return
 

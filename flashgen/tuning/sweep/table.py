@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flashgen.tuning.records.validity import MEASURED
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult, TuneResult
-from flashgen.tuning.sweep.statistic import Interval
 from flashgen.tuning.sweep.trial import Trial
 
 COLUMNS = ("plan", "median ms", "spread", "rounds", "GFLOP/s", "of default", "of rule")
@@ -76,20 +76,22 @@ def rows_of(result: ShapeResult, request: Request) -> list[Row]:
     return rows
 
 
-def regret_text(regret: Interval | None, rule: Trial | None) -> str:
+def regret_text(result: ShapeResult) -> str:
     """What the paper's rule costs, in a sentence."""
+    regret, rule = result.regret, result.rule
     if rule is None:
         return "The M/4d rule: none of its plans fits."
     label = rule.candidate.label
     if rule.failure is not None:
         return f"The M/4d rule's own plan, {label}, failed ({rule.failure.kind})."
     if regret is None:
-        return f"The M/4d rule's own plan, {label}, was not measured to the end."
-    if regret.low == regret.high == 0:
-        return f"Regret of the M/4d rule: none, its own plan, {label}, is the one chosen."
+        return f"The M/4d rule's own plan, {label}, was not {result.how} to the end."
+    what = "Regret" if result.how == MEASURED else "Predicted regret"
+    if rule is result.chosen:
+        return f"{what} of the M/4d rule: none, its own plan, {label}, is the one chosen."
     sure = f" ({regret.low:+.1%} to {regret.high:+.1%})" if -1 < regret.low < regret.high else ""
     more = "more" if regret.median >= 0 else "less"
-    return f"Regret of the M/4d rule: its own plan, {label}, takes {abs(regret.median):.1%} {more} time{sure}."
+    return f"{what} of the M/4d rule: its own plan, {label}, takes {abs(regret.median):.1%} {more} time{sure}."
 
 
 def text_table(result: TuneResult) -> str:
@@ -103,7 +105,7 @@ def text_table(result: TuneResult) -> str:
         parts.append(f"{result.request.spec.summary}, {shape.shape.label} ({shape.how}): {shape.verdict}")
         parts += [_line(line, widths, mark) for line, mark in zip(lines, marks, strict=True)]
         parts += [f"{trial.candidate.label}  {trial.failure}" for trial in shape.failures]
-        parts.append(regret_text(shape.regret, shape.rule))
+        parts.append(regret_text(shape))
     return "\n".join(parts)
 
 

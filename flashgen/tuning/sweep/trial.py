@@ -18,6 +18,7 @@ HANG = "hang"
 CRASH = "crash"
 DEVICE = "device error"
 WRONG = "wrong result"
+UNPREDICTED = "cannot be predicted"
 
 SCREENING, FINAL = "screening", "final"
 

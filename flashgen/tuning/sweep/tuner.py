@@ -114,7 +114,7 @@ class _Sweep:
                 return "rounds"
             if done and self._late(1.0):
                 return "time limit"
-            self._rounds.race(contenders)
+            self._rounds.race(contenders, self._at(1.0))
 
     def _contenders(self) -> list[int]:
         """The best of the screening, with the default and the rule's plan; those of a final begun earlier, too."""
@@ -152,12 +152,13 @@ class _Sweep:
                 self._goal,
                 sum(trial.failure is not None for trial in self._trials),
                 best.candidate.label if best else "",
-                _standing(best) if best else 1.0,
+                _standing(best)[1] if best else 1.0,
                 max(self._at(1.0) - self._runner.now(), 0.0),
             )
         )
 
 
-def _standing(trial: Trial) -> float:
+def _standing(trial: Trial) -> tuple[bool, float]:
+    """Finalists first: one that was screened once may look fast by luck."""
     ratio = trial.ratio()
-    return ratio.median if ratio else float("inf")
+    return trial.stage != FINAL, ratio.median if ratio else float("inf")

@@ -57,6 +57,24 @@ def judge(trials: Sequence[Trial], default: Trial, reference: Trial, difference:
     return Verdict(default, False, None, runner_up, its_ratio)
 
 
+def judge_predictions(trials: Sequence[Trial], default: Trial, difference: float) -> Verdict:
+    """Chooses by the model: the fastest plan, if it beats the default by the difference that matters."""
+    rated = [(trial, trial.predicted) for trial in trials if trial.failure is None and trial.predicted is not None]
+    best, seconds = min(rated, key=lambda entry: entry[1], default=(default, 0.0))
+    if default.predicted is None or default.failure is not None:
+        return Verdict(best, best is not default, None)
+    ratio = seconds / default.predicted if best is not default else 1.0
+    certain = Interval(ratio, ratio, ratio)
+    if ratio <= 1 - difference:
+        return Verdict(best, True, certain)
+    others = [trial for trial, _ in rated if trial is not default]
+    runner_up = min(others, key=lambda trial: trial.predicted or 0.0, default=None)
+    if runner_up is None or runner_up.predicted is None:
+        return Verdict(default, False, None)
+    ratio = runner_up.predicted / default.predicted
+    return Verdict(default, False, None, runner_up, Interval(ratio, ratio, ratio))
+
+
 def decided(trial: Trial, difference: float) -> bool:
     """Whether more rounds would not change what is thought of a finalist: it is slower for sure, or known well."""
     ratio = trial.ratio(FINAL)
@@ -92,34 +110,40 @@ def sentence(verdict: Verdict, default: Trial, place: str) -> str:
         default: the default's trial.
         place: at what and on what: ``B1 H8 N1024, measured on ...``.
     """
-    chosen, usual = verdict.chosen.candidate, default.candidate
-    rounds = len(verdict.chosen.turns.get(FINAL, ()))
+    chosen, usual = verdict.chosen, default.candidate.label
     if not verdict.replaces_default:
         return _default_stands(verdict, default, place)
+    how = "tuned" if chosen.predicted is None else "predicted"
     if verdict.ratio is None:
-        return f"tuned: {chosen.label} instead of the default {usual.label}, which failed ({place})"
+        return f"{how}: {chosen.candidate.label} instead of the default {usual}, which failed ({place})"
+    share = _share(verdict.ratio)
     return (
-        f"tuned: {chosen.label} takes {_share(verdict.ratio)} of the time of the default {usual.label} "
-        f"({place}, {rounds} rounds)"
+        f"{how}: {chosen.candidate.label} takes {share} of the time of the default {usual} ({place}{_rounds(chosen)})"
     )
 
 
 def _default_stands(verdict: Verdict, default: Trial, place: str) -> str:
-    label = default.candidate.label
-    if verdict.runner_up is None or verdict.runner_up_ratio is None:
+    label, other, ratio = default.candidate.label, verdict.runner_up, verdict.runner_up_ratio
+    if other is None or ratio is None:
         return f"the default {label} stands: no other plan came to the final ({place})"
-    other, ratio = verdict.runner_up.candidate.label, verdict.runner_up_ratio
-    why = "within the noise" if ratio.low <= 1 <= ratio.high else (
-        "too little to matter" if ratio.high < 1 else "slower"
-    )  # fmt: skip
-    rounds = len(verdict.runner_up.turns.get(FINAL, ()))
+    if ratio.low == ratio.high:
+        why = "too little to matter" if ratio.median < 1 else "no less" if ratio.median == 1 else "slower"
+    elif ratio.low <= 1 <= ratio.high:
+        why = "within the noise"
+    else:
+        why = "too little to matter" if ratio.high < 1 else "slower"
     return (
-        f"the default {label} stands: the best other plan, {other}, takes {_share(ratio)} of its time, {why} "
-        f"({place}, {rounds} rounds)"
+        f"the default {label} stands: the best other plan, {other.candidate.label}, takes {_share(ratio)} of its "
+        f"time, {why} ({place}{_rounds(other)})"
     )
 
 
+def _rounds(trial: Trial) -> str:
+    rounds = len(trial.turns.get(FINAL, ()))
+    return f", {rounds} rounds" if rounds else ""
+
+
 def _share(ratio: Interval) -> str:
-    if ratio.low <= 0:
+    if ratio.low <= 0 or ratio.low == ratio.high:
         return f"{ratio.median:.3f}"
     return f"{ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"

@@ -1,0 +1,133 @@
+"""What a kernel does on one head: its PTX is run by the emulator, which counts, checks, and gives the result."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashgen.emulator import In, Module, Out, Report, Scratch, Struct
+from flashgen.launch_plan import ARGUMENT_FORMAT, LaunchPlan, resolve
+from flashgen.reference import default_scale
+from flashgen.spec import AttentionSpec
+
+Array = NDArray[Any]
+Counts = dict[str, float]
+
+_WAVEFRONTS, _PRODUCTS, _SECTORS = "wavefronts", "products", "sectors of "
+_PRODUCT = re.compile(r"mma\.sync\S*\.m(\d+)n(\d+)k(\d+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """One launch.
+
+    Attributes:
+        units: warp-instructions by the emulator's units.
+        wavefronts: of shared memory.
+        products: multiply-adds on tensor cores; those of tf32 count twice, as they take twice as long.
+        sectors: 32-byte sectors of global memory that were touched, by array.
+    """
+
+    units: dict[str, float]
+    wavefronts: float
+    products: float
+    sectors: dict[str, float]
+
+    @property
+    def flat(self) -> Counts:
+        """All of them by name, to calculate with."""
+        sectors = {_SECTORS + name: count for name, count in self.sectors.items()}
+        return {**self.units, _WAVEFRONTS: self.wavefronts, _PRODUCTS: self.products, **sectors}
+
+    @classmethod
+    def of(cls, flat: Counts) -> StepCounts:
+        """The other way round."""
+        sectors = {name.removeprefix(_SECTORS): n for name, n in flat.items() if name.startswith(_SECTORS)}
+        own = (_WAVEFRONTS, _PRODUCTS)
+        units = {name: n for name, n in flat.items() if name not in own and not name.startswith(_SECTORS)}
+        return cls(units, flat[_WAVEFRONTS], flat[_PRODUCTS], sectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One head, emulated.
+
+    Attributes:
+        steps: counts of each launch.
+        out, lse: (seqlen_q, dv) and (seqlen_q,), as the kernel wrote them.
+    """
+
+    steps: tuple[StepCounts, ...]
+    out: Array
+    lse: Array
+
+
+def count_head(
+    ptx: bytes, spec: AttentionSpec, launches: LaunchPlan, q: Array, k: Array, v: Array, row_ranges: int
+) -> Run:
+    """Runs one head.
+
+    Args:
+        ptx: the kernel's.
+        spec: what it computes.
+        launches: its launches.
+        q: (seqlen_q, d), contiguous, of the spec's dtype.
+        k: (seqlen_k, d).
+        v: (seqlen_k, dv).
+        row_ranges: CTAs that share the query rows, where the launch plan has that argument.
+
+    Raises:
+        LaunchError: the emulator found a fault.
+        PtxError: it does not know an instruction.
+    """
+    module = Module(ptx)
+    compute = np.dtype(np.float64 if spec.dtype.compute_size == 8 else np.float32)
+    out = np.full((len(q), spec.head_dim_v), np.nan, spec.dtype.numpy())
+    lse = np.full(len(q), np.nan, compute)
+    arrays = (q, k, v, out)
+    strides = tuple((array.size, array.size, array.shape[1]) for array in arrays)
+    geometry = resolve(launches, (1, 1, 1, len(q), len(k)), strides, 1, row_ranges=row_ranges)
+    buffers = (
+        *(In(_bits(array), name) for array, name in zip((q, k, v), "qkv", strict=True)),
+        Out(_bits(out), "out"),
+        Out(lse, "lse"),
+        Scratch(np.empty(max(geometry.workspace_bytes, 1), np.uint8), "workspace"),
+    )
+    sizes = np.frombuffer(geometry.sizes, np.int64).tolist()
+    scale = default_scale(spec.head_dim)
+    argument = Struct(ARGUMENT_FORMAT, *buffers[:5], 0, *sizes, scale, buffers[5], geometry.row_ranges)
+    memory = module.memory(*buffers)
+    steps = []
+    for step, grid in zip(launches.steps, geometry.grids, strict=True):
+        report = module.launch(step.entry, grid, step.block, [argument], shared=step.shared_bytes, memory=memory)
+        report.raise_for_findings()
+        steps.append(_counts(report))
+    memory.finish(launches.steps[-1].entry)
+    return Run(tuple(steps), out, lse)
+
+
+def _counts(report: Report) -> StepCounts:
+    sectors: Counter[str] = Counter()
+    for name, moved in report.traffic.items():
+        sectors[name] += moved.load_sectors + moved.store_sectors
+    products = sum(_products(line.site.ptx) * line.executed for line in report.lines if line.unit == "mma")
+    return StepCounts(dict(report.instructions), report.shared.wavefronts, products, dict(sectors))
+
+
+def _products(ptx: str) -> int:
+    """Multiply-adds of one matrix product instruction."""
+    match = _PRODUCT.search(ptx)
+    if match is None:
+        return 0
+    m, n, k = map(int, match.groups())
+    return m * n * k * (2 if ".tf32" in ptx else 1)
+
+
+def _bits(array: Array) -> Array:
+    """16-bit floats as integers: the emulator moves bits, and NumPy's own bf16 is a guest type."""
+    return array.view(np.uint16) if array.dtype.itemsize == 2 else array

@@ -1,0 +1,240 @@
+"""The model of CUDA kernels: its arithmetic, what it takes from the emulator, and that it never claims to measure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from flashgen.cli.main import main
+from flashgen.compilation.toolchains.cuda import cuda_toolchain
+from flashgen.errors import LaunchError, ToolchainError
+from flashgen.families import family_named
+from flashgen.families.cuda_fa1 import CudaFa1
+from flashgen.inspect.occupancy import Occupancy
+from flashgen.inspect.resources import KernelResources
+from flashgen.pipeline import Built, build_kernel
+from flashgen.runtime.device import runs_here
+from flashgen.spec import make_spec
+from flashgen.target import PRESETS, parse_target
+from flashgen.tile_plan import TilePlan
+from flashgen.tuning.model import estimate
+from flashgen.tuning.model.counts import Run, StepCounts, _products
+from flashgen.tuning.model.estimate import Problem, WrongResultError, predict, resource_complaint
+from flashgen.tuning.model.machine import Machine, machine_of
+from flashgen.tuning.model.predict import Work, memory_seconds, pipe_cycles, step_time
+
+MACHINE = Machine(
+    sms=10, clock=1e9, fp32=2, fp64=1, integer=2, special=0.5, tensor=1024, wavefronts=1, bandwidth=1e9, l2_bytes=1000
+)
+COUNTS = StepCounts({"fp32": 8000, "int": 2000, "special": 100, "move": 5000}, 1000, 0, {"q": 10, "workspace": 1000})
+SM_80 = parse_target("sm_80")
+
+
+def kernel(ctas: int = 2, threads: int = 256) -> KernelResources:
+    fits = Occupancy(ctas, ctas * threads // 32, 0.5, "registers")
+    return KernelResources("entry", threads, 0, 64, 0, 0, 0, 0, 1, fits, None)
+
+
+def work(counts: StepCounts = COUNTS, ctas: int = 100, imbalance: float = 1.0) -> Work:
+    return Work(counts, ctas, imbalance, {"q": 100, "workspace": 100})
+
+
+def test_each_pipe_takes_its_instructions_at_its_rate_and_moves_are_free() -> None:
+    pipes = pipe_cycles(COUNTS, MACHINE)
+    assert pipes["fp32"] == 4000
+    assert pipes["integer"] == 1000
+    assert pipes["special"] == 200
+    assert pipes["shared"] == 1000
+    assert pipes["issue"] == (8000 + 2000 + 100) / 4
+    assert "tensor" not in pipes
+
+
+def test_tensor_cores_take_products_at_their_rate() -> None:
+    pipes = pipe_cycles(replace(COUNTS, products=1024 * 7), MACHINE)
+    assert pipes["tensor"] == 7
+
+
+@pytest.mark.parametrize(
+    ("ptx", "products"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};", 2048),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%f1}, {%r1}, {%r2}, {%f1};", 1024),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1};", 2048),
+        ("movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;", 0),
+    ],
+)
+def test_products_are_read_from_the_instruction(ptx: str, products: int) -> None:
+    assert _products(ptx) == products
+
+
+def test_many_warps_hide_all_but_the_longest_pipe() -> None:
+    one, many = (step_time(work(), kernel(ctas, 128), MACHINE) for ctas in (1, 10))
+    longest = max(many.pipes.values())
+    assert longest / MACHINE.clock < many.seconds < one.seconds
+    assert one.seconds == pytest.approx(sum(v for name, v in one.pipes.items() if name != "issue") / MACHINE.clock)
+    assert (one.warps, many.warps, many.bound) == (1, 10, "fp32")
+
+
+def test_the_multiprocessor_with_the_most_ctas_decides() -> None:
+    """The same work in 100 CTAs on 10 multiprocessors, and in 101: somebody gets eleven."""
+    even, odd = (step_time(work(ctas=ctas), kernel(), MACHINE) for ctas in (100, 101))
+    assert odd.pipes["fp32"] / even.pipes["fp32"] == pytest.approx((11 / 101) / (10 / 100))
+
+
+def test_ctas_that_are_not_there_hide_nothing() -> None:
+    assert step_time(work(ctas=10), kernel(ctas=8), MACHINE).warps == 2  # one CTA each, of eight warps
+
+
+def test_uneven_ctas_take_longer() -> None:
+    assert step_time(work(imbalance=1.5), kernel(), MACHINE).seconds == pytest.approx(
+        1.5 * step_time(work(), kernel(), MACHINE).seconds
+    )
+
+
+def test_memory_counts_arrays_once_where_the_cache_holds_them_and_traffic_where_not() -> None:
+    assert memory_seconds(work(), MACHINE) == pytest.approx((100 + 100) / 1e9)
+    crowded = replace(MACHINE, l2_bytes=50)
+    assert memory_seconds(work(), crowded) > memory_seconds(work(), MACHINE)
+    nothing_kept = replace(MACHINE, l2_bytes=0)
+    assert memory_seconds(work(), nothing_kept) == pytest.approx(32 * 1010 / 1e9)
+    assert memory_seconds(work(), replace(MACHINE, bandwidth=None)) == 0
+    slow = replace(MACHINE, bandwidth=1.0)
+    assert step_time(work(), kernel(), slow).bound == "memory"
+
+
+@pytest.mark.parametrize("target", [target for target in PRESETS if target.kind == "cuda"], ids=str)
+def test_every_cuda_target_has_a_machine(target: Any) -> None:
+    machine = machine_of(target)
+    assert machine.sms == PRESETS[target].cores
+    assert 0.8e9 < machine.clock < 3e9
+    assert min(machine.fp32, machine.fp64, machine.integer, machine.special, machine.tensor, machine.wavefronts) > 0
+
+
+def test_the_clock_of_an_a100_is_its_boost_clock() -> None:
+    assert machine_of(SM_80).clock == pytest.approx(1.41e9, rel=0.01)
+
+
+@pytest.fixture
+def nvrtc() -> None:
+    try:
+        cuda_toolchain(SM_80)
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    if runs_here(SM_80):
+        pytest.skip("there is a GPU here, so nothing is predicted")
+
+
+def built(br: int, bc: int, warps: int = 8, family: str = "cuda_fa1", causal: Any = False) -> Built:
+    spec, kind = make_spec(16, "fp16", causal), family_named(family)
+    knobs = next(knobs for knobs in kind.knob_choices(spec, SM_80, br, bc) if knobs.warps == warps)
+    plan = TilePlan(kind.name, br, bc, knobs, kind.footprint(spec, br, bc, knobs), "tuned")
+    return build_kernel(spec, plan, SM_80)
+
+
+@pytest.mark.parametrize("family", ["cuda_fa1", "cuda_standard"])
+@pytest.mark.parametrize("causal", [False, "bottom_right"])
+def test_a_part_of_a_head_stands_for_the_whole(
+    nvrtc: None, monkeypatch: pytest.MonkeyPatch, family: str, causal: Any
+) -> None:
+    kernel_, problem = built(32, 32, family=family, causal=causal), Problem(1, 2, 1, 1024, 1024)
+    part = predict(kernel_, problem)
+    monkeypatch.setattr(estimate, "_EMULATED", 1024)
+    whole = predict(kernel_, problem)
+    for mine, its in zip(whole.steps, part.steps, strict=True):
+        for pipe in ("fp32", "shared", "issue"):
+            assert its.pipes[pipe] == pytest.approx(mine.pipes[pipe], rel=0.05), pipe
+
+
+def test_a_prediction_grows_with_the_work(nvrtc: None) -> None:
+    kernel_ = built(32, 32)
+    seconds = [predict(kernel_, Problem(1, heads, heads, 256, 256)).seconds for heads in (8, 256, 1024)]
+    assert seconds[0] < seconds[1] < seconds[2]
+    assert seconds[2] / seconds[1] == pytest.approx(4, rel=0.2)
+
+
+def test_a_wrong_result_is_found_by_the_model_too(nvrtc: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = estimate.count_head
+
+    def wrong(*arguments: Any) -> Run:
+        run = original(*arguments)
+        out = run.out.copy()
+        out[7, 3] += np.float16(0.1)
+        return replace(run, out=out)
+
+    monkeypatch.setattr(estimate, "count_head", wrong)
+    with pytest.raises(WrongResultError, match=r"emulated: out\[0, 0, 7, 3\]"):
+        predict(built(32, 32), Problem(1, 1, 1, 64, 64))
+
+
+def test_without_ptx_nothing_can_be_emulated(nvrtc: None) -> None:
+    kernel_ = built(32, 32)
+    bare = replace(kernel_, artifact=replace(kernel_.artifact, paths={"cubin": kernel_.artifact.paths["cubin"]}))
+    with pytest.raises(LaunchError, match="no PTX"):
+        predict(bare, Problem(1, 1, 1, 64, 64))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"stack_bytes": 928}, "stack_bytes is 928"), ({"spill_store_bytes": 8}, "spill_store_bytes is 8"),
+     ({"registers": 5000}, "no CTA fits on a multiprocessor (registers)")],
+)  # fmt: skip
+def test_ptxas_rules_plans_out(nvrtc: None, change: dict[str, int], words: str) -> None:
+    kernel_ = built(32, 32)
+    assert resource_complaint(kernel_) == ""
+    report = json.loads(json.dumps(dict(kernel_.artifact.report)))
+    report["kernels"]["flashgen_cuda_fa1"] |= change
+    assert words in resource_complaint(replace(kernel_, artifact=replace(kernel_.artifact, report=report)))
+
+
+@pytest.fixture
+def command(nvrtc: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A sweep over four tiles for an A100."""
+    monkeypatch.setattr(CudaFa1, "candidates", lambda *_: ((16, 16), (32, 32), (64, 64), (128, 256)))
+    monkeypatch.setattr("flashgen.tuning.records.directory.cache_directory", lambda: tmp_path / "records")
+    monkeypatch.chdir(tmp_path)
+    shape = ["--d", "16", "--seqlen", "96", "--heads", "2"]
+    return ["autotune", *shape, "--algorithm", "fa1", "--target", "sm_80", "--sram", "48KB"]
+
+
+def test_without_a_gpu_the_result_says_predicted_and_never_measured(command: list[str], tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    assert "B1 H2 N96 (predicted)" in done.stdout
+    assert "nothing was measured" in done.stdout
+    assert "none was measured" in done.stdout
+    assert "measured on" not in done.stdout
+    assert "redicted regret of the M/4d rule" in done.stdout
+    data = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
+    (shape,) = data["shapes"]
+    assert shape["how"] == "predicted"
+    assert shape["stopped_by"] == "record"
+    assert {trial["status"] for trial in shape["trials"]} <= {"predicted", "failed"}
+    assert shape["valid_for"]["how"] == "predicted"
+    prediction = next(trial["prediction"] for trial in shape["trials"] if trial["status"] == "predicted")
+    assert prediction["registers"][0] > 0
+    assert prediction["steps"][0]["bound"] in {*prediction["steps"][0]["cycles"], "memory"}
+    (page,) = tmp_path.glob("generated/*.html")
+    assert ">measured<" not in page.read_text()
+
+
+def test_predictions_go_on_where_they_were(command: list[str]) -> None:
+    short = json.loads(CliRunner().invoke(main, [*command, "--time-limit", "0.001s", "--json"]).stdout)["shapes"][0]
+    assert short["stopped_by"] == "time limit"
+    statuses = [trial["status"] for trial in short["trials"]]
+    assert statuses.count("not tried") > 0
+    whole = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)["shapes"][0]
+    assert whole["stopped_by"] == "all"
+    for before, after in zip(short["trials"], whole["trials"], strict=True):
+        assert before["seconds"] in (None, after["seconds"])
+
+
+def test_a_dry_run_asks_ptxas(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(main, [*command, "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert "pruned  128 x 256, warps 8: it takes " in done.stdout
