@@ -39,7 +39,7 @@ Length = int | tuple[int, int]
 def autotune(
     d: int,
     dtype: str = "fp16",
-    seqlens: Sequence[Length] = (1024,),
+    seqlens: int | Sequence[Length] = 1024,
     *,
     batch: int = 1,
     heads: int = 8,
@@ -67,7 +67,7 @@ def autotune(
     Args:
         d: head dim of q and k.
         dtype: ``fp16``, ``bf16``, ``fp32`` or ``fp64``.
-        seqlens: lengths to tune for; a pair is (query rows, keys).
+        seqlens: a length to tune for, or several; in a list a pair is (query rows, keys).
         batch: of the calls that are timed.
         heads: query heads of them.
         heads_kv: key and value heads; as many if None.
@@ -95,7 +95,8 @@ def autotune(
     if not measured and request.target.kind == "cpu":
         raise SpecError(f"This machine cannot run {request.target}, so its plans cannot be measured here.")
     strategy_named(strategy)  # a wrong name is told before anything is done
-    shapes = [make_shape(length, batch, heads, heads_kv) for length in seqlens]
+    lengths = [seqlens] if isinstance(seqlens, int) else seqlens
+    shapes = [make_shape(length, batch, heads, heads_kv) for length in lengths]
     if not shapes:
         raise SpecError("seqlens is empty: name at least one length.")
     tools = tools or Tools()

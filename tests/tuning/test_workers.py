@@ -11,6 +11,7 @@ import pytest
 from planted import PlantedExecutable, planted_tools
 from stage import DEFAULT, RULE, SHAPE, SPEC, TARGET, key, make_book, run, small_space
 
+from flashgen.errors import LaunchError
 from flashgen.families import family_named
 from flashgen.pipeline import Built
 from flashgen.render.renderer import render
@@ -20,7 +21,7 @@ from flashgen.tiling import plan_tiles
 from flashgen.tuning.sweep import runner as runner_module
 from flashgen.tuning.sweep.bench import _CpuCall
 from flashgen.tuning.sweep.checks import Checker
-from flashgen.tuning.sweep.jobs import CompileJob
+from flashgen.tuning.sweep.jobs import CompileJob, OpenJob
 from flashgen.tuning.sweep.pool import Pool
 from flashgen.tuning.sweep.result import ShapeResult
 from flashgen.tuning.sweep.runner import Compiler, WorkerRunner
@@ -162,6 +163,29 @@ def test_a_fault_of_flashgen_is_not_blamed_on_a_plan() -> None:
         worker.ask(Explode(), 30.0)
     assert worker.ask(Remember(), 30.0) == 1
     worker.end()
+
+
+class Refuse:
+    """A job that fails in a way that flashgen has words for."""
+
+    def run(self, kept: dict[str, Any]) -> None:
+        raise LaunchError("There is no such device.")
+
+
+def test_errors_with_words_of_their_own_arrive_as_they_are() -> None:
+    worker = Worker()
+    with pytest.raises(LaunchError, match="no such device"):
+        worker.ask(Refuse(), 30.0)
+    worker.end()
+
+
+def test_inputs_that_no_memory_holds_are_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("flashgen.tuning.sweep.bench.CpuBench.__init__", full)
+    with pytest.raises(LaunchError, match="not enough memory for inputs of B1 H2/1 N48"):
+        OpenJob(SPEC, SHAPE, TARGET, planted_tools({}, {})).run({})
 
 
 def test_a_pool_begins_nothing_after_its_time_but_the_first() -> None:

@@ -9,6 +9,8 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from flashgen.errors import FlashgenError
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -17,7 +19,7 @@ def main(descriptor: int) -> None:
     _be_expendable()
     connection: Connection[Any, Any] = Connection(descriptor)
     kept: dict[str, Any] = {}
-    answer: tuple[Any, str | None] = (None, None)  # the first answer says that the child is there
+    answer: tuple[Any, FlashgenError | str | None] = (None, None)  # the first one says that the child is there
     while True:
         try:
             connection.send(answer)
@@ -26,6 +28,8 @@ def main(descriptor: int) -> None:
             return
         try:
             answer = (job.run(kept), None)
+        except FlashgenError as error:
+            answer = (None, error)
         except Exception:  # told to the parent, which raises it
             answer = (None, traceback.format_exc())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flashgen.errors import CompileError, FlashgenError
+from flashgen.errors import CompileError, FlashgenError, LaunchError
 from flashgen.pipeline import Built, build_kernel
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
@@ -44,13 +44,22 @@ class OpenJob:
     tools: Tools
 
     def run(self, kept: dict[str, Any]) -> None:
-        """Draws the inputs."""
-        if self.target.kind == "cuda":
-            from flashgen.tuning.sweep.cuda_bench import CudaBench
+        """Draws the inputs.
 
-            kept["bench"] = CudaBench(self.spec, self.shape, self.tools)
-        else:
-            kept["bench"] = CpuBench(self.spec, self.shape, self.target, self.tools)
+        Raises:
+            LaunchError: there is not enough memory for them, or no device.
+        """
+        try:
+            kept["bench"] = self._bench()
+        except MemoryError:
+            raise LaunchError(f"There is not enough memory for inputs of {self.shape.label}.") from None
+
+    def _bench(self) -> Bench:
+        if self.target.kind == "cpu":
+            return CpuBench(self.spec, self.shape, self.target, self.tools)
+        from flashgen.tuning.sweep.cuda_bench import CudaBench
+
+        return CudaBench(self.spec, self.shape, self.tools)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import IO, Any, Protocol
 
+from flashgen.errors import FlashgenError
 from flashgen.tuning.sweep.trial import CRASH, HANG
 
 _BOOT = (
@@ -94,6 +95,7 @@ class Worker:
 
         Raises:
             WorkerLostError: none came in time, or the child died.
+            FlashgenError: what the job raised.
             JobError: the job failed in a way that no plan can be blamed for.
         """
         try:
@@ -103,6 +105,8 @@ class Worker:
             answer, error = self.connection.recv()
         except (EOFError, ConnectionError):
             raise self._lost() from None
+        if isinstance(error, FlashgenError):
+            raise error
         if error is not None:
             raise JobError(error)
         return answer
@@ -130,7 +134,7 @@ class Worker:
         ours, theirs = Pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         descriptor = theirs.fileno()
-        command = [sys.executable, "-c", _BOOT, str(descriptor), json.dumps(sys.path)]
+        command = [sys.executable, "-c", _BOOT, str(descriptor), json.dumps([str(entry) for entry in sys.path])]
         try:
             self._process = subprocess.Popen(
                 command, env=os.environ | self._env, pass_fds=(descriptor,), stdin=subprocess.DEVNULL,
