@@ -12,10 +12,10 @@ from typing import Any
 
 from flashgen.families.base import TileGrid
 from flashgen.families.cuda_common import LANES
-from flashgen.families.cuda_fa2_mma import CudaFa2Mma, row_bytes
+from flashgen.families.cuda_mma_common import MmaFamily, has_cp_async, mma_constants, row_bytes
 from flashgen.launch_plan import LaunchPlan, LaunchStep
 from flashgen.spec import AttentionSpec
-from flashgen.target import PRESETS, Target, capability
+from flashgen.target import PRESETS, Target
 from flashgen.tile_plan import Footprint, TilePlan
 
 ROWS = 16
@@ -40,7 +40,7 @@ class DecodeKnobs:
     ctas: int
 
 
-class CudaDecode(CudaFa2Mma):
+class CudaDecode(MmaFamily):
     """Few rows, many keys."""
 
     name = "cuda_decode"
@@ -64,15 +64,12 @@ class CudaDecode(CudaFa2Mma):
         """Blocks of 64 keys: small ones, with several on their way."""
         return ROWS, 64
 
-    def small_tile(self, spec: AttentionSpec, target: Target) -> None:
-        """Its tile is small already."""
-
     def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> DecodeKnobs:
         """As many stages as leave room for a second CTA on the SM; two of small blocks, which small budgets get."""
         limits = PRESETS[target]
         block = bc * (row_bytes(spec, spec.head_dim) + row_bytes(spec, spec.head_dim_v))
         room = min(limits.smem_per_sm // _CTAS_OF_SM - 1024, limits.onchip_bytes) - br * row_bytes(spec, spec.head_dim)
-        stages = 2 if capability(target) < 80 or bc < 64 else max(min(room // block, _MOST_STAGES), 2)
+        stages = 2 if not has_cp_async(target) or bc < 64 else max(min(room // block, _MOST_STAGES), 2)
         return DecodeKnobs(min(bc // 16, _MOST_WARPS), stages, _CTAS_OF_SM * limits.cores)
 
     def launch_plan(self, spec: AttentionSpec, plan: TilePlan) -> LaunchPlan:
@@ -103,5 +100,4 @@ class CudaDecode(CudaFa2Mma):
 
     def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
         """Which instructions the architecture has."""
-        constants = dict(super().constants(spec, plan, target))
-        return {**constants, "copies": "direct" if constants["copies"] == "registers" else constants["copies"]}
+        return {**mma_constants(target), "copies": "async" if has_cp_async(target) else "direct"}

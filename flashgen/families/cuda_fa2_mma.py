@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flashgen.families.base import Family, TileGrid
-from flashgen.families.cuda_common import LANES, ceil_div, head_dim_refusal
+from flashgen.families.base import TileGrid
+from flashgen.families.cuda_common import LANES, ceil_div
+from flashgen.families.cuda_mma_common import MmaFamily, has_cp_async, mma_constants, row_bytes
 from flashgen.families.cuda_mma_tiles import default_tile, rows_per_warp
 from flashgen.launch_plan import LaunchPlan, LaunchStep
 from flashgen.spec import AttentionSpec
-from flashgen.target import Target, capability
+from flashgen.target import Target
 from flashgen.tile_plan import Footprint, TilePlan
 
-_CHUNK = 16  # bytes that a lane copies, and that it names for ldmatrix
 _MOST_VALUES = 192  # registers of a lane for S and O
 _MOST_VALUES_WITH_Q = 176
 _MOST_KEYS = 128
@@ -41,23 +41,12 @@ class MmaKnobs:
     q_in_registers: bool
 
 
-class CudaFa2Mma(Family):
+class CudaFa2Mma(MmaFamily):
     """FlashAttention-2 on tensor cores."""
 
     name = "cuda_fa2_mma"
     algorithm = "fa2"
-    kind = "cuda"
-    language = "cuda"
     priority = 10
-
-    def refusal(self, spec: AttentionSpec, target: Target) -> str | None:
-        """fp16 since sm_75, bf16 since sm_80, head dims up to 256."""
-        first = {"fp16": 75, "bf16": 80}.get(spec.dtype.name)
-        if target.kind == "cuda" and first is None:
-            return "takes fp16 and bf16"
-        if target.kind == "cuda" and first is not None and capability(target) < first:
-            return f"takes {spec.dtype} from sm_{first} on"
-        return super().refusal(spec, target) or head_dim_refusal(spec)
 
     def footprint(self, spec: AttentionSpec, br: int, bc: int, knobs: MmaKnobs) -> Footprint:
         """Q_i, K_j and V_j in the dtype, rows in whole chunks of 16 bytes; at the end O_i lies over them."""
@@ -94,10 +83,4 @@ class CudaFa2Mma(Family):
 
     def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
         """Which instructions the architecture has."""
-        turing = capability(target) < 80
-        return {"mma": "sm75" if turing else "sm80", "copies": "registers" if turing else "async"}
-
-
-def row_bytes(spec: AttentionSpec, dim: int) -> int:
-    """Bytes of a row of that many elements, in whole chunks."""
-    return ceil_div(dim * spec.dtype.size, _CHUNK) * _CHUNK
+        return {**mma_constants(target), "copies": "async" if has_cp_async(target) else "registers"}
