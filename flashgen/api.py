@@ -7,12 +7,13 @@ import threading
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from flashgen.families import family_named, serving
+from flashgen.errors import BudgetError
+from flashgen.families import decoding, family_named, serving
 from flashgen.families.base import Family
 from flashgen.pipeline import build_and_load, loader_for
 from flashgen.runtime.arguments import expected_error
 from flashgen.runtime.device import limits_of, resolve_target, target_of_device
-from flashgen.runtime.dispatch import GENERAL, SMALL, SMALL_ROWS, Attention
+from flashgen.runtime.dispatch import DECODE, GENERAL, SMALL, SMALL_ROWS, Attention
 from flashgen.runtime.kernel import CompiledKernel, Problem
 from flashgen.runtime.tensors import framework_of
 from flashgen.settings import uses_tuned
@@ -49,7 +50,8 @@ def plan(
             CPU, one thread's working set. None: the family's default tile.
         causal: False, True (= ``"bottom_right"``), ``"bottom_right"`` or ``"top_left"``.
         target: ``auto``, ``cpu``, ``cpu:x86-64-v3``, ``sm_80``, ...
-        algorithm: ``auto``, ``standard``, ``fa1`` or ``fa2``.
+        algorithm: ``auto``, ``standard``, ``fa1``, ``fa2`` or ``decode``; ``auto`` takes the best that serves, and a
+            decode kernel for calls with few query rows.
         d_v: head dim of v; d if None.
         br: query rows of a tile; chosen if None.
         bc: keys of a tile; chosen if None.
@@ -178,12 +180,17 @@ def _build(
         plans |= _small_plan(plans[GENERAL], spec, target)
         if tuned:
             buckets = _add_tuned(plans, spec, target)
+        if algorithm == "auto":
+            plans |= _decode_plan(plans[GENERAL], spec, target)
+    most_packed_rows = family_named(plans[DECODE].family).most_packed_rows(spec, target) if DECODE in plans else 0
     chosen_loader = loader_for(target, loader)
 
     def kernel_of(shape_class: str) -> CompiledKernel:
         return build_and_load(spec, plans[shape_class], target, chosen_loader)
 
     def classify(p: Problem) -> str:
+        if p.seqlen_q * (p.num_heads // p.num_heads_kv) <= most_packed_rows:
+            return DECODE
         untuned = _untuned_class(plans, p.seqlen_q)
         return buckets.get(bucket_of(p.batch * p.num_heads, p.seqlen_q, p.seqlen_k), untuned) if buckets else untuned
 
@@ -210,6 +217,18 @@ def default_plan(
     plans = {GENERAL: plan_tiles(family, spec, target, limits_of(target), sram_bytes=sram_bytes)}
     plans |= _small_plan(plans[GENERAL], spec, target)
     return plans[_untuned_class(plans, seqlen_q)]
+
+
+def _decode_plan(general: TilePlan, spec: AttentionSpec, target: Target) -> dict[str, TilePlan]:
+    """The plan for few query rows against many keys, where a family for that fits the budget."""
+    family = decoding(spec, target)
+    if family is None:
+        return {}
+    try:
+        plan = plan_tiles(family, spec, target, limits_of(target), sram_bytes=general.sram_bytes)
+    except BudgetError:  # then the general kernel serves these calls too
+        return {}
+    return {DECODE: plan}
 
 
 def forget_built() -> None:

@@ -10,7 +10,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 DTYPES = ("fp16", "bf16", "fp32", "fp64")
-ALGORITHMS = ("standard", "fa1", "fa2")
+ALGORITHMS = ("standard", "fa1", "fa2", "decode")
 
 
 class CommaList(click.ParamType[list[str] | list[int]]):

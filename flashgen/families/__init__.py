@@ -33,6 +33,12 @@ def family_named(name: str) -> Family:
     return {family.name: family for family in FAMILIES}[name]
 
 
+def decoding(spec: AttentionSpec, target: Target) -> Family | None:
+    """The family for few query rows against many keys, if there is one for the request."""
+    able = (family for family in FAMILIES if family.algorithm == "decode" and family.refusal(spec, target) is None)
+    return next(able, None)
+
+
 def serving(spec: AttentionSpec, target: Target, algorithm: str = "auto") -> tuple[Family, ...]:
     """Families that compute ``spec`` on ``target``, best first.
 

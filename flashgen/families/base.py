@@ -112,6 +112,10 @@ class Family(ABC):
         """The knobs in a phrase, beside a tile in a table: ``warps 4``; empty if there are none."""
         return ", ".join(f"{field.name} {getattr(knobs, field.name)}" for field in fields(knobs))
 
+    def most_packed_rows(self, spec: AttentionSpec, target: Target) -> int:
+        """Query rows of a kv head, over all heads that share it, up to which a decode family is the one to take."""
+        return 0
+
     def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
         """Tiles worth measuring when tuning, whether or not they fit: the tuner prunes, and says why.
 

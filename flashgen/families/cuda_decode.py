@@ -72,6 +72,10 @@ class CudaDecode(MmaFamily):
         stages = 2 if not has_cp_async(target) or bc < 64 else max(min(room // block, _MOST_STAGES), 2)
         return DecodeKnobs(min(bc // 16, _MOST_WARPS), stages, _CTAS_OF_SM * limits.cores)
 
+    def most_packed_rows(self, spec: AttentionSpec, target: Target) -> int:
+        """One tile of packed rows: K and V are then read once."""
+        return ROWS
+
     def launch_plan(self, spec: AttentionSpec, plan: TilePlan) -> LaunchPlan:
         """Splits are counted from the sizes, for the device of the plan: enough CTAs to fill it.
 

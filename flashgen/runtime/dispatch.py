@@ -22,6 +22,7 @@ from flashgen.tile_plan import TilePlan
 
 GENERAL = "prefill"
 SMALL = "small"
+DECODE = "decode"
 SMALL_ROWS = 64  # up to so many query rows a call is of the class SMALL
 _MAX_REMEMBERED = 4096
 

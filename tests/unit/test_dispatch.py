@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import flashgen
+from flashgen.compilation.toolchains.nvrtc_library import find_nvrtc
 from flashgen.errors import ArgumentError
 from flashgen.reference import attention_reference
 
@@ -71,3 +72,27 @@ def test_a_masked_array_is_refused_even_after_a_plain_one_of_its_shape() -> None
 def test_the_callable_says_what_it_is() -> None:
     attn = flashgen.build(d=24, dtype="fp32", target="cpu:x86-64-v3", algorithm="fa1")
     assert repr(attn) == "<flashgen.Attention d=24, fp32, no mask on cpu:x86-64-v3: cpu_fa1, tile 64 x 64>"
+
+
+@pytest.mark.skipif(not find_nvrtc(), reason="no NVRTC: pip install 'flashgen[cuda]'")
+def test_few_rows_of_a_kv_head_go_to_the_decode_kernel() -> None:
+    """What counts is the rows of all heads that share it: 4 heads of 4 rows fill the tile, of 5 rows do not."""
+    attn = flashgen.build(d=64, dtype="fp16", target="sm_80", loader="emulator")
+
+    def family_for(rows: int, heads: int, heads_kv: int) -> str:
+        q = np.zeros((1, heads, rows, 64), np.float16)
+        return attn.plan_for(q, np.zeros((1, heads_kv, 300, 64), np.float16)).family
+
+    assert family_for(1, 16, 1) == family_for(4, 8, 2) == family_for(16, 3, 3) == "cuda_decode"
+    assert family_for(1, 17, 1) == family_for(5, 8, 2) == family_for(17, 3, 3) == "cuda_fa2_mma"
+    rng = np.random.default_rng(0)
+    q, k, v = (
+        rng.standard_normal((1, heads, rows, 64)).astype(np.float16) for heads, rows in ((8, 1), (2, 300), (2, 300))
+    )
+    np.testing.assert_allclose(attn(q, k, v).astype(float), attention_reference(q, k, v)[0], atol=1e-3)
+
+
+@pytest.mark.skipif(not find_nvrtc(), reason="no NVRTC: pip install 'flashgen[cuda]'")
+def test_another_algorithm_is_used_for_every_shape() -> None:
+    attn = flashgen.build(d=64, dtype="fp16", target="sm_80", algorithm="fa1", loader="emulator")
+    assert attn.plan_for(np.zeros((1, 2, 1, 64), np.float16), np.zeros((1, 2, 9, 64), np.float16)).family == "cuda_fa1"
