@@ -19,6 +19,7 @@ from flashgen.inspect.sass import find_nvdisasm
 from flashgen.runtime.cuda_driver import open_driver
 from flashgen.runtime.device import host_target, limits_of
 from flashgen.runtime.openmp import thread_pool
+from flashgen.target import multiplies_bf16
 from flashgen.units import format_bytes
 
 
@@ -63,12 +64,9 @@ def _cpu() -> Finding:
     except FlashgenError as error:
         return Finding("CPU", False, str(error), needed=True)
     limits = limits_of(target)
-    return Finding(
-        "CPU",
-        True,
-        f"{limits.device}, {target}, {limits.cores} cores, L2 {format_bytes(limits.l2_bytes)} each",
-        needed=True,
-    )
+    level = f"{target} ({limits.simd_bytes * 8}-bit vectors{', bf16 products' if multiplies_bf16(target) else ''})"
+    l2 = format_bytes(limits.l2_bytes)
+    return Finding("CPU", True, f"{limits.device}, {level}, {limits.cores} cores, L2 {l2} each", needed=True)
 
 
 def _compiler() -> Finding:

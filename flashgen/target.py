@@ -129,6 +129,11 @@ def capability(target: Target) -> int:
     return int(match[1])
 
 
+def multiplies_bf16(target: Target) -> bool:
+    """Whether CPU code for the target multiplies bf16 as it is: two products into an fp32 sum (VDPBF16PS)."""
+    return "avx512_bf16" in required_features(target)
+
+
 def parse_target(text: str) -> Target:
     """Reads a target as written everywhere: ``cpu:x86-64-v3``, ``sm_80``.
 

@@ -49,7 +49,7 @@ def bench(
 ) -> None:
     """Time the algorithms, with torch's SDPA beside them where torch is installed.
 
-    All peers take turns in one run, each after a pause and an untimed call. The machine's FMA peak is probed
+    All peers take turns in one run, each after a pause and an untimed call. The machine's peak is probed
     in every round, and rounds in which other work disturbed it are discarded.
 
     \b
@@ -76,7 +76,8 @@ def bench(
         task = bar.add_task("timing", total=turns(workloads, algorithms, rounds))
         result = run_bench(workloads, algorithms, target=target, rounds=rounds, progress=lambda _: bar.advance(task))
     if as_json:
-        print_json({"peak_gflops": result.peak_gflops, "rows": [row.as_dict() for row in result.rows]})
+        rows = [row.as_dict() for row in result.rows]
+        print_json({"peak_gflops": result.peak_gflops, "peaks": dict(result.peaks), "rows": rows})
     else:
         print_bench(result)
 
@@ -92,7 +93,8 @@ def print_bench(result: BenchResult) -> None:
 
     out = console()
     threads = thread_pool().max_threads()
-    out.print(f"{host_name()}, {threads} threads, FMA peak {result.peak_gflops:,.0f} GFLOP/s")
+    peaks = ", ".join(f"{peak:,.0f} ({precision})" for precision, peak in result.peaks.items())
+    out.print(f"{host_name()}, {threads} threads, peak GFLOP/s {peaks}")
     table = Table()
     table.add_column("kernel", no_wrap=True)
     for column in ("median ms", "spread", "GFLOP/s", "of peak", "memory", "vs SDPA"):

@@ -14,7 +14,7 @@ from typing import Any
 from flashgen.families.base import Family, TileGrid
 from flashgen.families.cpu_common import MAX_TILE, lanes, multiples
 from flashgen.spec import AttentionSpec
-from flashgen.target import DeviceLimits, Target
+from flashgen.target import PRESETS, DeviceLimits, Target, multiplies_bf16
 from flashgen.tile_plan import Footprint, TilePlan
 
 
@@ -27,6 +27,7 @@ class RegisterTiles:
         group_vecs: vectors of queries in a group.
         wide_keys, wide_dims: keys of S^T and dims of O^T in a register tile of a whole group.
         narrow_keys, narrow_dims: the same for a single vector: a group that is not full, the causal diagonal.
+        depth: products that one instruction sums: 2 where bf16 is multiplied as it is, else 1.
     """
 
     lanes: int
@@ -35,6 +36,7 @@ class RegisterTiles:
     wide_dims: int
     narrow_keys: int
     narrow_dims: int
+    depth: int
 
 
 # group_vecs -> (wide_keys, wide_dims), best first. A tile holds its accumulators, a register for each
@@ -50,6 +52,8 @@ _TILES = {
     "x86-64-v4-bf16": _AVX512,
     "aarch64": _NEON,
 }
+
+_MOST_KEPT_BYTES = 16 << 20  # of interleaved V, by one thread; longer heads are interleaved a block at a time
 
 _CANDIDATE_BC = (32, 48, 64, 96, 128, 192, 256)
 
@@ -69,16 +73,18 @@ class CpuFa2(Family):
     def footprint(self, spec: AttentionSpec, br: int, bc: int, knobs: Any) -> Footprint:
         """Q^T, O^T, m and l of the tile, S^T of one group, and the block of K and V that meets them.
 
-        16-bit blocks are widened into the workspace; others are read in place and sit in the cache.
+        Blocks are widened into the workspace, or read in place and then sit in the cache. Where bf16 is multiplied
+        as it is, Q^T and V hold pairs of bf16, and an odd one has an empty partner.
         """
-        size = spec.dtype.compute_size
+        size, depth = spec.dtype.compute_size, knobs.depth
+        steps, score_rows = _ceil_div(spec.head_dim, depth), _ceil_div(bc, depth) * depth
         return Footprint((
-            ("Q^T", br * spec.head_dim * size),
+            ("Q^T", br * steps * size),
             ("O^T", br * spec.head_dim_v * size),
             ("m,l", 2 * br * size),
-            ("S^T", knobs.group_vecs * knobs.lanes * bc * size),
-            ("K", bc * spec.head_dim * size),
-            ("V", bc * spec.head_dim_v * size),
+            ("S^T", knobs.group_vecs * knobs.lanes * score_rows * size),
+            ("K", bc * spec.head_dim * size // depth),
+            ("V", score_rows * spec.head_dim_v * size // depth),
         ))  # fmt: skip
 
     def grid(self, spec: AttentionSpec, target: Target) -> TileGrid:
@@ -88,10 +94,22 @@ class CpuFa2(Family):
         return TileGrid(br=tuple(step * count for count in vectors), bc=multiples(16))
 
     def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
-        """The middle of a flat optimum; twice the queries where they share the cost of widening a block."""
-        br = 128 if spec.dtype.size == 2 else 64
+        """The middle of a flat optimum; twice the queries where they share the cost of a block's conversion.
+
+        A call with few queries for its threads gets smaller tiles by itself, see fa2_tasks.hpp.
+        """
+        br = 256 if spec.dtype.size == 2 else 128
         wide_keys = self.knobs(spec, target, br, 128).wide_keys
         return br, 128 if 128 % wide_keys == 0 else 96
+
+    def workspace_bytes(self, spec: AttentionSpec, plan: TilePlan, seqlen_q: int, seqlen_k: int) -> int:
+        """The tiles, and what blocks of K and V are widened or interleaved into."""
+        tiles = dict(plan.footprint.tiles)
+        own = sum(tiles[name] for name in ("Q^T", "O^T", "m,l", "S^T"))
+        if plan.knobs.depth == 1:
+            return own + (tiles["K"] + tiles["V"] if spec.dtype.size == 2 else 0)
+        whole_v = _ceil_div(seqlen_k, plan.bc) * tiles["V"]  # of a head, kept for its other tiles
+        return own + (whole_v if seqlen_q > plan.br and whole_v <= _MOST_KEPT_BYTES else tiles["V"])
 
     def small_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
         """For few query rows: fewer of them in a task, so that more threads get one, and a small workspace."""
@@ -101,7 +119,8 @@ class CpuFa2(Family):
         """The best register tile whose groups divide br."""
         width, shapes = lanes(spec, target), _TILES[target.arch]
         group = next(vecs for vecs in shapes if br // width % vecs == 0)
-        return RegisterTiles(width, group, *shapes[group], *shapes[1])
+        depth = 2 if spec.dtype.name == "bf16" and multiplies_bf16(target) else 1
+        return RegisterTiles(width, group, *shapes[group], *shapes[1], depth)
 
     def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[RegisterTiles, ...]:
         """Every register tile of at least two vectors whose groups divide br; one vector where only that divides."""
@@ -120,9 +139,19 @@ class CpuFa2(Family):
         return tuple((br, bc) for br in rows for bc in _CANDIDATE_BC)
 
     def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
-        """Which parts convert elements to vectors and back, and how blocks of K and V are read."""
+        """Which parts convert elements to vectors and back, what is multiplied, and how blocks are read."""
+        paired, widened = plan.knobs.depth == 2, plan.knobs.depth == 1 and spec.dtype.size == 2
         fp16 = "fp16_" + _FP16_CONVERSION.get(target.arch, "integer")
+        compute = f"fp{8 * spec.dtype.compute_size}"
         return {
             "elements": {"fp16": fp16, "bf16": "bf16"}.get(spec.dtype.name, "plain"),
-            "blocks": "widened" if spec.dtype.size == 2 else "in_place",
+            "factors": "bf16" if paired else "scalar",
+            "blocks": "paired" if paired else "widened" if widened else "in_place",
+            "fetch": "nothing" if widened else "keys",
+            "exp": "fp32_avx512" if compute == "fp32" and PRESETS[target].simd_bytes == 64 else compute,
+            "most_kept_bytes": _MOST_KEPT_BYTES,
         }
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)

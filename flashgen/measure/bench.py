@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flashgen.api import build
 from flashgen.families import family_named
 from flashgen.measure.clock import Timing, compare
-from flashgen.measure.peak import PeakProbe
+from flashgen.measure.peak import PeakProbe, precision_of
 from flashgen.measure.workload import Workload, to_torch, torch_is_here, torch_sdpa
 from flashgen.runtime.dispatch import Attention
 from flashgen.runtime.openmp import thread_pool
@@ -26,7 +26,8 @@ class Row:
         workload: what was computed.
         timing: how long it took.
         gflops: rate by the field's convention.
-        peak_gflops: the FMA peak probed in the same run; for fp16 and bf16 too, which kernels widen to fp32.
+        peak_gflops: the peak probed in the same run, of what the machine multiplies fastest for the dtype: fp16
+            is widened to fp32 everywhere, bf16 unless the CPU multiplies it as it is.
         peak_fraction: of that peak.
         workspace_bytes: memory beyond inputs and output; None where it is not known.
         ratio_to_sdpa: how many times faster than torch SDPA; None without torch.
@@ -62,10 +63,20 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """All rows of a run, and the best FMA peak that was probed for its precision."""
+    """All rows of a run, and the machine's peaks.
+
+    Attributes:
+        rows: one for each peer and workload.
+        peaks: precision (``fp32``, ``bf16``, ``fp64``) -> GFLOP/s, the best that a workload of it saw.
+    """
 
     rows: tuple[Row, ...]
-    peak_gflops: float
+    peaks: Mapping[str, float]
+
+    @property
+    def peak_gflops(self) -> float:
+        """The highest of them."""
+        return max(self.peaks.values(), default=0.0)
 
 
 def bench(
@@ -85,11 +96,12 @@ def bench(
         rounds: how often each is timed.
         progress: called with a peer's name after each of its turns.
     """
-    probes = {size: PeakProbe("fp64" if size == 8 else "fp32") for size in {w.dtype.compute_size for w in workloads}}
+    probes = {precision: PeakProbe(precision) for precision in dict.fromkeys(precision_of(w.dtype) for w in workloads)}
     rows: list[Row] = []
-    peaks = []
+    peaks = dict.fromkeys(probes, 0.0)
     for workload in workloads:
-        probe = probes[workload.dtype.compute_size]
+        precision = precision_of(workload.dtype)
+        probe = probes[precision]
         arrays = workload.inputs()
         kernels = {f"flashgen {name}": _kernel(workload, name, target) for name in algorithms}
         comparison = compare(
@@ -99,7 +111,7 @@ def bench(
             rounds=rounds,
             progress=lambda: progress(""),
         )
-        peaks.append(comparison.peak_gflops)
+        peaks[precision] = max(peaks[precision], comparison.peak_gflops)
         sdpa = comparison.timings.get(SDPA)
         for name, timing in comparison.timings.items():
             gflops = workload.flops / timing.median_s / 1e9
@@ -115,7 +127,7 @@ def bench(
                     sdpa.median_s / timing.median_s if sdpa else None,
                 )
             )
-    return BenchResult(tuple(rows), max(peaks, default=0.0))
+    return BenchResult(tuple(rows), peaks)
 
 
 def turns(workloads: Sequence[Workload], algorithms: Sequence[str], rounds: int) -> int:

@@ -3,7 +3,7 @@
 Thread pools of different libraries spin after a call and steal the cores from whoever is timed next; a
 pool that has slept may find its threads on one core for the first milliseconds; clocks and neighbours
 drift. So: peers take turns within one run and start in turn, each timed call comes after a pause and
-untimed calls, the FMA peak is probed in the same round, rounds in which it sags are discarded (and counted),
+untimed calls, the machine's peak is probed in the same round, rounds in which it sags are discarded (and counted),
 and what is reported is the median.
 """
 

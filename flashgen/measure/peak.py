@@ -1,4 +1,4 @@
-"""The FMA rate that this machine reaches right now: the yardstick of every kernel, and a load meter.
+"""The rate of multiply-adds that this machine reaches right now: the yardstick of every kernel, and a load meter.
 
 The probe runs in every round of a measurement. A round in which it is far below its best was disturbed
 by somebody else's work, and its rows are worth nothing.
@@ -12,18 +12,19 @@ from functools import cache
 
 from flashgen.compilation.builder import build
 from flashgen.compilation.toolchains.host import HostToolchain
+from flashgen.dtypes import BF16, DType
 from flashgen.render.environment import environment, templates_dir
 from flashgen.runtime.device import host_target
 from flashgen.runtime.openmp import thread_pool
 from flashgen.source import HostSource
-from flashgen.target import PRESETS
+from flashgen.target import PRESETS, multiplies_bf16
 
 _PROBE_SECONDS = 0.01
 _FIRST_READINGS = 8
 
 
 class PeakProbe:
-    """Measures GFLOP/s of pure FMA work on as many threads as kernels use.
+    """Measures GFLOP/s of pure multiply-add work on as many threads as kernels use.
 
     Attributes:
         best: the best rate read so far; a few readings are taken at the start.
@@ -33,7 +34,7 @@ class PeakProbe:
         """Builds the probe.
 
         Args:
-            precision: ``fp32`` or ``fp64``, what the kernels under test compute in.
+            precision: ``fp32``, ``fp64`` or ``bf16``, what the kernels under test multiply; see `precision_of`.
         """
         self._function = getattr(_library(), f"flashgen_peak_probe_{precision}")
         self._function.restype = ctypes.c_int64
@@ -67,12 +68,22 @@ class PeakProbe:
             iterations *= 4
 
 
+def precision_of(dtype: DType) -> str:
+    """What the fastest multiply-adds for a dtype take on this machine: ``bf16``, ``fp32`` or ``fp64``.
+
+    16-bit types are widened to fp32, but for bf16 where the CPU multiplies it as it is.
+    """
+    if dtype is BF16 and multiplies_bf16(host_target()):
+        return "bf16"
+    return "fp64" if dtype.compute_size == 8 else "fp32"
+
+
 @cache
 def _library() -> ctypes.CDLL:
     target = host_target()
     limits = PRESETS[target]
     chains = 24 if limits.simd_registers == 32 else 12
     template = environment(templates_dir()).get_template("cpu/peak_probe.cpp.j2")
-    text = template.render(target=target, simd_bytes=limits.simd_bytes, chains=chains)
+    text = template.render(target=target, simd_bytes=limits.simd_bytes, chains=chains, bf16=multiplies_bf16(target))
     source = HostSource(text, "flashgen_peak_probe_fp32", target, f"peak_probe_{target.arch}.cpp")
     return ctypes.CDLL(str(build(source, HostToolchain()).path))

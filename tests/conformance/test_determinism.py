@@ -114,6 +114,19 @@ def test_every_run_gives_the_same_bits(backend, dtype, draw):
     assert len(results) == 1
 
 
+def test_a_call_sees_what_was_written_since_the_last_one(backend, two_dtypes, draw):
+    """The same tensors with other contents; several tiles, so that a thread may keep what it prepared of K and V."""
+    kernel = backend.build(D, two_dtypes)
+    q, k, v = draw((1, 2, 1, 300, 130), D, dtype=two_dtypes)
+    others = draw((1, 2, 1, 300, 130), D, dtype=two_dtypes, seed=1)
+    want = kernel(*others, return_lse=True)
+    kernel(q, k, v)
+    for x, other in zip((q, k, v), others, strict=True):
+        x[...] = other
+    got = kernel(q, k, v, return_lse=True)
+    assert [x.tobytes() for x in got] == [x.tobytes() for x in want]
+
+
 def test_threads_that_call_at_once_get_their_own_results(cpu_backend, two_dtypes, draw):
     from concurrent.futures import ThreadPoolExecutor
 

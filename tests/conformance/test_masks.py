@@ -88,17 +88,19 @@ def test_what_is_masked_in_k_never_leaks(backend, dtype, bad, draw, check):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_masked_in_v_stays_within_its_tile(backend, dtype, bad, draw):
+@pytest.mark.parametrize("more_keys", [10, 11])
+def test_what_is_masked_in_v_stays_within_its_tile(backend, dtype, more_keys, bad, draw):
     """0 * NaN may reach rows of a tile that visits the key for another row's sake, but no other row."""
     kernel = backend.build(D, dtype, "bottom_right")
-    q, k, v = draw((1, 1, 1, 300, 310), D, dtype=dtype)
+    q, k, v = draw((1, 1, 1, 300, 300 + more_keys), D, dtype=dtype)
     clean, clean_lse = kernel(q, k, v, return_lse=True)
     br = kernel.attention.plan.br
-    for j in (11, 74, 200, 309):
+    beyond_a_tile = br + more_keys  # the key after the last that the first tile sees
+    for j in {11, 74, 200, 309, min(beyond_a_tile, 309)}:
         hostile = v.copy()
         hostile[0, 0, j] = bad
         out, lse = kernel(q, k, hostile, return_lse=True)
-        first_row = j - 10  # the first that sees key j
+        first_row = max(j - more_keys, 0)  # the first that sees key j
         first_of_tile = first_row // br * br
         assert out[0, 0, :first_of_tile].tobytes() == clean[0, 0, :first_of_tile].tobytes()
         assert not np.isfinite(out[0, 0, first_row:]).any()

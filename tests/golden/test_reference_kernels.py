@@ -17,6 +17,7 @@ REFERENCE = Path(__file__).resolve().parents[2] / "generated" / "reference"
 KERNELS = [
     ("cpu_fa1", "cpu:x86-64-v3", "fp16", False, 98304),
     ("cpu_fa2", "cpu:x86-64-v3", "fp32", True, None),
+    ("cpu_fa2", "cpu:x86-64-v4-bf16", "bf16", False, None),
     ("cpu_standard", "cpu:x86-64-v3", "fp32", True, 98304),
     ("cuda_decode", "sm_80", "bf16", True, None),
     ("cuda_fa1", "sm_80", "fp16", False, 98304),

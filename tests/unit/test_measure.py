@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from flashgen.dtypes import ALL, BF16, FP32
-from flashgen.measure import clock
+from flashgen.measure import clock, peak
 from flashgen.measure.bench import bench, turns
 from flashgen.measure.clock import compare, undisturbed
-from flashgen.measure.peak import PeakProbe
+from flashgen.measure.peak import PeakProbe, precision_of
 from flashgen.measure.workload import Workload, to_torch
 from flashgen.spec import Causal
+from flashgen.target import parse_target
 
 
 def workload(**changes: object) -> Workload:
@@ -100,9 +101,16 @@ def test_short_calls_are_timed_many_at_once(monkeypatch):
     assert count[0] > 3 * 90
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp64"])
-def test_the_probe_measures_a_plausible_rate(precision):
-    assert 0.5 < PeakProbe(precision).measure() < 1e5
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_the_probe_measures_a_plausible_rate(dtype):
+    assert 0.5 < PeakProbe(precision_of(dtype)).measure() < 1e5
+
+
+def test_the_peak_of_bf16_is_that_of_its_products_where_the_cpu_has_them(monkeypatch):
+    monkeypatch.setattr(peak, "host_target", lambda: parse_target("cpu:x86-64-v4-bf16"))
+    assert [precision_of(dtype) for dtype in ALL] == ["fp32", "bf16", "fp32", "fp64"]
+    monkeypatch.setattr(peak, "host_target", lambda: parse_target("cpu:x86-64-v4"))
+    assert [precision_of(dtype) for dtype in ALL] == ["fp32", "fp32", "fp32", "fp64"]
 
 
 def test_bench_gives_a_row_for_every_peer_and_workload():

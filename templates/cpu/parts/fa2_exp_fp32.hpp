@@ -15,3 +15,8 @@ inline Vec exp2_of(Vec x) {
   two_to_f = two_to_f * f + 1.0f;
   return shifted < kRounder - 127.0f ? Vec{} : two_to_f * two_to_n;
 }
+
+template <int kCount>
+inline void exp2_of(Vec (&x)[kCount]) {
+  UNROLLED for (int i = 0; i < kCount; ++i) x[i] = exp2_of(x[i]);
+}

@@ -6,6 +6,7 @@ struct Head {
   Element* out;                // (seqlen_q, kHeadDimV)
   Compute* lse;                // (seqlen_q,), or null
   int64_t q_stride, k_stride, v_stride, out_stride;  // from row to row, in elements
+  int64_t kv_index;                                  // which of all K and V
   int64_t seqlen_q, num_valid;                       // num_valid: keys that exist
   double scale;                // |softmax scale|
   Compute log2_scale;          // scale * log2(e), which is never 0
@@ -27,19 +28,20 @@ inline Head head_of(const AttentionArgs& args, int64_t index) {
       static_cast<Element*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1],
       args.lse != nullptr ? static_cast<Compute*>(args.lse) + index * args.seqlen_q : nullptr,
       args.q_stride[2], args.k_stride[2], args.v_stride[2], args.out_stride[2],
-      args.seqlen_q, valid_keys(args, b),
+      b * args.num_heads_kv + h_kv, args.seqlen_q, valid_keys(args, b),
       scale, flat ? 1 : log2_scale, static_cast<Compute>(flat ? 0 : args.softmax_scale < 0 ? -1 : 1),
   };
 }
 
 // A block of K and V as the microkernels read it.
 struct KvBlock {
-  const Compute* k;            // (num_keys, kHeadDim)
-  const Compute* v;            // (num_keys, kHeadDimV)
+  const KeyElement* k;         // (num_keys, kHeadDim)
+  const Factor* v;             // (ceil(num_keys / kDepth), kHeadDimV)
   int64_t k_stride, v_stride;
   int64_t num_keys;
 
+  // Some of its keys; `first` is a multiple of kDepth.
   KvBlock keys(int64_t first, int64_t count) const {
-    return {k + first * k_stride, v + first * v_stride, k_stride, v_stride, count};
+    return {k + first * k_stride, v + first / kDepth * v_stride, k_stride, v_stride, count};
   }
 };

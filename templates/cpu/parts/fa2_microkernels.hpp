@@ -1,21 +1,22 @@
 // ---- The two matrix products, on register tiles. --------------------------------------------------
-// Both take one scalar of K or V from where it lies, broadcast it, and multiply it with vectors of
-// queries; nothing is packed. The accumulators are indexed by constants once the loops are unrolled and
-// so live in registers. Not inlined: each gets the register file for itself, and compiles faster.
+// Both take a factor of K or V, broadcast it, and multiply it with vectors of queries. The accumulators
+// are indexed by constants once the loops are unrolled and so live in registers. Not inlined: each gets
+// the register file for itself, and compiles faster.
 
 // Line 8: S^T = K Q^T for kKeys keys and kVecs vectors; m_block is the running maximum of each query.
 // Rounding errors grow with the length of a sum, so long head dims are summed in stretches.
 template <int kKeys, int kVecs>
-[[gnu::noinline]] void score_keys(const Compute* k, int64_t k_stride, const Vec* q_t, Vec* s_t,
+[[gnu::noinline]] void score_keys(const KeyElement* k, int64_t k_stride, const Vec* q_t, Vec* s_t,
                                   Vec* m_block) {
-  constexpr int64_t kStretch = 128;
-  for (int64_t start = 0; start < kHeadDim; start += kStretch) {
-    const int64_t end = min_of(start + kStretch, kHeadDim);
+  constexpr int64_t kStretch = 128 / kDepth;
+  for (int64_t start = 0; start < kSteps; start += kStretch) {
+    const int64_t end = min_of(start + kStretch, kSteps);
     Vec acc[kKeys][kVecs] = {};
     for (int64_t x = start; x < end; ++x)
       UNROLLED for (int key = 0; key < kKeys; ++key)
         UNROLLED for (int vec = 0; vec < kVecs; ++vec)
-          acc[key][vec] += k[key * k_stride + x] * q_t[x * kGroupVecs + vec];
+          acc[key][vec] =
+              multiply_add(key_factor(k + key * k_stride, x), q_t[x * kGroupVecs + vec], acc[key][vec]);
 
     UNROLLED for (int vec = 0; vec < kVecs; ++vec) {
       Vec m = m_block[vec];
@@ -24,20 +25,20 @@ template <int kKeys, int kVecs>
         s = start == 0 ? acc[key][vec] : s + acc[key][vec];
         m = max_of(s, m);
       }
-      if (end == kHeadDim) m_block[vec] = m;
+      if (end == kSteps) m_block[vec] = m;
     }
   }
 }
 
 // Line 10: O^T = O^T diag(alpha) + V^T P^T for kDims dims and kVecs vectors.
 template <int kDims, int kVecs>
-[[gnu::noinline]] void accumulate_dims(const Compute* v, int64_t v_stride, int64_t num_keys, const Vec* p_t,
+[[gnu::noinline]] void accumulate_dims(const Factor* v, int64_t v_stride, int64_t num_rows, const Vec* p_t,
                                        const Vec* alpha, Vec* o_t) {
   Vec acc[kDims][kVecs] = {};
-  for (int64_t j = 0; j < num_keys; ++j)
+  for (int64_t j = 0; j < num_rows; ++j)
     UNROLLED for (int dim = 0; dim < kDims; ++dim)
       UNROLLED for (int vec = 0; vec < kVecs; ++vec)
-        acc[dim][vec] += v[j * v_stride + dim] * p_t[j * kGroupVecs + vec];
+        acc[dim][vec] = multiply_add(v[j * v_stride + dim], p_t[j * kGroupVecs + vec], acc[dim][vec]);
 
   UNROLLED for (int dim = 0; dim < kDims; ++dim)
     UNROLLED for (int vec = 0; vec < kVecs; ++vec) {
@@ -74,8 +75,8 @@ template <int kVecs>
 inline void accumulate_block(const KvBlock& block, const Vec* p_t, const Vec* alpha, Vec* o_t) {
   constexpr int kDims = kVecs > 1 ? kWideDims : kNarrowDims, kRest = kHeadDimV % kDims;
   const auto accumulate = [&](auto step, int64_t x) {
-    accumulate_dims<step.kSize, kVecs>(block.v + x, block.v_stride, block.num_keys, p_t, alpha,
-                                       o_t + x * kGroupVecs);
+    accumulate_dims<step.kSize, kVecs>(block.v + x, block.v_stride, ceil_div(block.num_keys, kDepth), p_t,
+                                       alpha, o_t + x * kGroupVecs);
   };
   for (int64_t x = 0; x + kDims <= kHeadDimV; x += kDims) accumulate(Step<kDims>{}, x);
   if constexpr (kRest > 0) accumulate(Step<kRest>{}, kHeadDimV - kRest);
