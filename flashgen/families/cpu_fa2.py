@@ -94,11 +94,12 @@ class CpuFa2(Family):
         return TileGrid(br=tuple(step * count for count in vectors), bc=multiples(16))
 
     def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
-        """The middle of a flat optimum; twice the queries where they share the cost of a block's conversion.
+        """The middle of a flat optimum: Q^T and O^T within a quarter of L2, more where queries share a conversion.
 
         A call with few queries for its threads gets smaller tiles by itself, see fa2_tasks.hpp.
         """
-        br = 256 if spec.dtype.size == 2 else 128
+        widest = max(spec.head_dim, spec.head_dim_v)
+        br = 256 if spec.dtype.size == 2 or widest <= 64 else 128 if widest <= 128 else 64
         wide_keys = self.knobs(spec, target, br, 128).wide_keys
         return br, 128 if 128 % wide_keys == 0 else 96
 

@@ -9,7 +9,7 @@ struct Tasks {
 // gets several tasks, so that tiles have fewer groups where there are many threads and few queries. What a
 // query gets is the same, to the bit, in a tile of any size.
 inline Tasks tasks_of(const AttentionArgs& args) {
-  constexpr int64_t kPerThread = 8;
+  constexpr int64_t kPerThread = 16;
   const int64_t heads = args.batch * args.num_heads;
   const int64_t wanted = args.max_threads > 1 ? kPerThread * args.max_threads : 1;
   Tasks tasks = {};
