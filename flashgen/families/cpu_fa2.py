@@ -104,7 +104,10 @@ class CpuFa2(Family):
         return br, 128 if 128 % wide_keys == 0 else 96
 
     def workspace_bytes(self, spec: AttentionSpec, plan: TilePlan, seqlen_q: int, seqlen_k: int) -> int:
-        """The tiles, and what blocks of K and V are widened or interleaved into."""
+        """The tiles, and what blocks of K and V are widened or interleaved into.
+
+        Where rows of K or V are whole pages apart, a block of them is copied, which is not counted here.
+        """
         tiles = dict(plan.footprint.tiles)
         own = sum(tiles[name] for name in ("Q^T", "O^T", "m,l", "S^T"))
         if plan.knobs.depth == 1:

@@ -108,6 +108,21 @@ def test_strided_inputs_give_the_bits_of_contiguous_ones(backend, dtype, view, d
         assert lse.tobytes() == want_lse.tobytes()
 
 
+@pytest.mark.parametrize("pages", [1, 2])
+def test_rows_whole_pages_apart_give_the_bits_of_contiguous_ones(backend, dtype, pages, draw):
+    """A kernel may copy rows that collide in the cache, once enough queries read them."""
+    kernel = backend.build(D, dtype, "bottom_right")
+    inputs = draw((1, 2, 2, 200, 210), D, dtype=dtype)
+    want = [x.tobytes() for x in kernel(*inputs, return_lse=True)]
+    for chosen in ((1,), (2,), (0, 1, 2)):
+        mixed = list(inputs)
+        for i in chosen:
+            rows = nan_like(inputs[i], (*inputs[i].shape[:-1], pages * 4096 // inputs[i].itemsize))
+            mixed[i] = rows[..., 1 : 1 + D]
+            mixed[i][...] = inputs[i]
+        assert [x.tobytes() for x in kernel(*mixed, return_lse=True)] == want
+
+
 @pytest.mark.parametrize("axes", [(0,), (1,), (2,), (3,), (0, 1), (0, 1, 2)], ids=str)
 def test_expanded_inputs(backend, two_dtypes, axes, draw, check):
     """Stride 0: one batch entry, head, row or element stands for all."""
