@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flashgen.emulator.lockstep.front import Front, Group
-from flashgen.emulator.lockstep.lanes import Array, bits_of
+from flashgen.emulator.lockstep.front import Front
+from flashgen.emulator.lockstep.lanes import WARP, bits_of, lane_numbers
 from flashgen.emulator.lockstep.step import STOP, Control, Step
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def branch(engine: Engine, front: Front, step: Step) -> int:
         return step.index + 1
     parting = ~(everyone | nobody)
     if step.op.aux[0]:
-        engine.wave.tell_warps("uniform-branch", step.index, _spread(engine, front, np.where(parting, taken, 0)))
+        engine.wave.tell_warps("uniform-branch", step.index, front.spread(np.where(parting, taken, 0)))
     engine.send([front.groups[k] for k in np.flatnonzero(everyone)], step.target)
     engine.send([front.groups[k] for k in np.flatnonzero(nobody)], step.index + 1)
     for k in np.flatnonzero(parting).tolist():
@@ -48,17 +48,15 @@ def branch(engine: Engine, front: Front, step: Step) -> int:
 
 def branch_indexed(engine: Engine, front: Front, step: Step) -> int:
     """brx.idx: the lanes of each group's first target go there; the others run the instruction again."""
-    index = engine.wave.values[step.slots[0]]
+    index = engine.wave.values[step.slots[0]].reshape(-1, WARP)
     for group in front.groups:
-        lanes = _lanes_of(group)
-        chosen = int(index[lanes[0]])
+        lanes, mine = lane_numbers(group.mask), index[group.warp].tolist()
+        chosen = mine[lanes[0]]
         if chosen >= len(step.targets):
-            engine.wave.tell_warps(
-                "trap", step.index, _spread(engine, front, front.masks * (front.warps == group.warp))
-            )
+            engine.wave.tell_warps("trap", step.index, front.spread(front.masks * (front.warps == group.warp)))
             engine.leave(group, group.mask)
             continue
-        same = sum(1 << lane % 32 for lane in lanes if int(index[lane]) == chosen)
+        same = sum(1 << lane for lane in lanes if mine[lane] == chosen)
         if same == group.mask:
             engine.send([group], step.targets[chosen])
         else:
@@ -87,7 +85,7 @@ def trap(engine: Engine, front: Front, step: Step) -> int:
     for cta in np.unique(front.warps[stopped != 0] // warps_of_cta).tolist():
         first = next(k for k in np.flatnonzero(stopped) if front.warps[k] // warps_of_cta == cta)
         masks = np.where(front.warps == front.warps[first], stopped, 0)
-        engine.wave.tell_warps("trap", step.index, _spread(engine, front, masks))
+        engine.wave.tell_warps("trap", step.index, front.spread(masks))
         engine.stop_cta(int(front.warps[first]))
     return STOP
 
@@ -105,17 +103,6 @@ def nothing(engine: Engine, front: Front, step: Step) -> int:
 def barrier(engine: Engine, front: Front, step: Step) -> int:
     """bar.sync, bar.arrive, bar.red."""
     return engine.barriers.arrive(front, step)
-
-
-def _lanes_of(group: Group) -> list[int]:
-    return [group.warp * 32 + lane for lane in range(32) if group.mask >> lane & 1]
-
-
-def _spread(engine: Engine, front: Front, masks: Array) -> Array:
-    """Masks of a front's warps as masks of all warps."""
-    spread = np.zeros(engine.wave.geometry.all_warps, np.uint32)
-    spread[front.warps] = masks
-    return spread
 
 
 CONTROLS: dict[str, Control] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flashgen.emulator.lockstep.lanes import Array
+from flashgen.emulator.lockstep.lanes import Array, lanes_of
 
 
 @dataclass(eq=False, slots=True)
@@ -51,6 +51,7 @@ class Front:
         warps, masks: of its groups.
         joined: whether any of them is to meet others.
         by_warp: the mask of every warp of the wave; ``active``: the same as booleans of lanes.
+        lanes: how many there are.
     """
 
     __slots__ = ("active", "by_warp", "groups", "joined", "lanes", "masks", "warps")
@@ -62,5 +63,11 @@ class Front:
         self.joined = any(group.join is not None for group in groups)
         self.by_warp: Array = np.zeros(all_warps, np.uint32)
         self.by_warp[self.warps] = self.masks
-        self.active: Array = np.unpackbits(self.by_warp.view(np.uint8), bitorder="little").view(np.bool_)
+        self.active = lanes_of(self.by_warp)
         self.lanes = int(np.count_nonzero(self.active))
+
+    def spread(self, masks: Array) -> Array:
+        """Masks of its warps as masks of all warps of the wave."""
+        spread = np.zeros_like(self.by_warp)
+        spread[self.warps] = masks
+        return spread

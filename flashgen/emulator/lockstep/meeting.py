@@ -71,10 +71,10 @@ class Meetings:
             return self._one_by_one(front, step, run, masks, named, need)
         skipping = need & front.masks & ~masks
         if skipping.any():
-            wave.tell_warps("warp-sync", step.index, self._spread(front, skipping))
+            wave.tell_warps("warp-sync", step.index, front.spread(skipping))
         strangers = masks & ~named
         if strangers.any():
-            wave.tell_warps("warp-sync", step.index, self._spread(front, strangers))
+            wave.tell_warps("warp-sync", step.index, front.spread(strangers))
         if masks.any():
             run(wave, engine.guarded(front, step))
         return step.index + 1
@@ -85,11 +85,6 @@ class Meetings:
         lowest = masks & (~masks + np.uint32(1))
         first = np.where(masks == 0, 0, np.frexp(lowest.astype(np.float64))[1] - 1)
         return np.take_along_axis(values, first[:, None], axis=1)[:, 0]
-
-    def _spread(self, front: Front, masks: Array) -> Array:
-        spread = np.zeros(self._engine.wave.geometry.all_warps, np.uint32)
-        spread[front.warps] = masks
-        return spread
 
     def _one_by_one(self, front: Front, step: Step, run: Run, masks: Array, named: Array, need: Array) -> int:
         """Some warps are not complete: each finds its mates, or waits."""
