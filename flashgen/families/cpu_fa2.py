@@ -7,7 +7,7 @@ one after the other and share one S^T. docs/performance_cpu.md has the measureme
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,17 +121,12 @@ class CpuFa2(Family):
 
     def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> RegisterTiles:
         """The best register tile whose groups divide br."""
-        width, shapes = lanes(spec, target), _TILES[target.arch]
-        group = next(vecs for vecs in shapes if br // width % vecs == 0)
-        depth = 2 if spec.dtype.name == "bf16" and multiplies_bf16(target) else 1
-        return RegisterTiles(width, group, *shapes[group], *shapes[1], depth)
+        return next(_register_tiles(spec, target, br))
 
     def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[RegisterTiles, ...]:
         """Every register tile of at least two vectors whose groups divide br; one vector where only that divides."""
-        width, shapes = lanes(spec, target), _TILES[target.arch]
-        groups = [vecs for vecs in shapes if br // width % vecs == 0]
-        worth = [vecs for vecs in groups if vecs > 1] or groups
-        return tuple(RegisterTiles(width, group, *shapes[group], *shapes[1]) for group in worth)
+        tiles = tuple(_register_tiles(spec, target, br))
+        return tuple(tile for tile in tiles if tile.group_vecs > 1) or tiles
 
     def describe_knobs(self, knobs: RegisterTiles) -> str:
         """The register tile of S^T: keys x vectors of queries."""
@@ -155,6 +150,15 @@ class CpuFa2(Family):
             "exp": "fp32_avx512" if compute == "fp32" and PRESETS[target].simd_bytes == 64 else compute,
             "most_kept_bytes": _MOST_KEPT_BYTES,
         }
+
+
+def _register_tiles(spec: AttentionSpec, target: Target, br: int) -> Iterator[RegisterTiles]:
+    """The register tiles whose groups divide br, best first."""
+    width, shapes = lanes(spec, target), _TILES[target.arch]
+    depth = 2 if spec.dtype.name == "bf16" and multiplies_bf16(target) else 1
+    for group, shape in shapes.items():
+        if br // width % group == 0:
+            yield RegisterTiles(width, group, *shape, *shapes[1], depth)
 
 
 def _ceil_div(a: int, b: int) -> int:
