@@ -313,13 +313,20 @@ struct LaneRows {
   unsigned q, k, v, last_q, last_k, last_v;
 };
 
+// A value as if it came from nowhere: it stays in its register, where the compiler would otherwise spend more
+// instructions on it than a register is worth, and compute it anew for each block of keys.
+__device__ __forceinline__ unsigned kept(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // Given the first row of Q_i, and the first keys of K_j and V_j, that its warp works on.
 __device__ __forceinline__ LaneRows find_lane_rows(const uint4 (*q)[kChunks], const uint4 (*k)[kChunks],
                                                    const uint4 (*v)[kChunksV]) {
   const int lane = lane_id(), row = lane % 16, key = lane % 8 + lane / 16 * 8;
   const int turn = swizzle<kChunks>(lane), turn_v = swizzle<kChunksV>(lane);
-  return {shared_address(&q[row][lane / 16 ^ turn]), shared_address(&k[key][lane / 8 % 2 ^ turn]),
-          shared_address(&v[row][lane / 16 ^ turn_v]), shared_address(&q[row][kChunks - 1]),
+  return {kept(shared_address(&q[row][lane / 16 ^ turn])), kept(shared_address(&k[key][lane / 8 % 2 ^ turn])),
+          kept(shared_address(&v[row][lane / 16 ^ turn_v])), shared_address(&q[row][kChunks - 1]),
           shared_address(&k[row][kChunks - 1]), shared_address(&v[row][kChunksV - 1])};
 }
 
@@ -506,6 +513,14 @@ __device__ __forceinline__ bool are_small(const float (&m)[kMTiles][2], float c)
 #pragma unroll
   for (int i = 0; i < kMTiles; ++i) small = small && fabsf(m[i][0] * c) <= kSmall && fabsf(m[i][1] * c) <= kSmall;
   return small;
+}
+
+// The same for several blocks takes fewer instructions: they are small if the largest |c m| of all is.
+__device__ __forceinline__ float largest_reference(const float (&m)[kMTiles][2], float c) {
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < kMTiles; ++i) largest = fmaxf(largest, fmaxf(fabsf(m[i][0] * c), fabsf(m[i][1] * c)));
+  return largest;
 }
 
 // Lines 9 and 10: P~_ij = exp(S_ij - m_new), l = e^(m - m_new) l + rowsum(P~_ij), O = diag(e^(m - m_new)) O.

@@ -316,13 +316,20 @@ struct LaneRows {
   unsigned q, k, v, last_q, last_k, last_v;
 };
 
+// A value as if it came from nowhere: it stays in its register, where the compiler would otherwise spend more
+// instructions on it than a register is worth, and compute it anew for each block of keys.
+__device__ __forceinline__ unsigned kept(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // Given the first row of Q_i, and the first keys of K_j and V_j, that its warp works on.
 __device__ __forceinline__ LaneRows find_lane_rows(const uint4 (*q)[kChunks], const uint4 (*k)[kChunks],
                                                    const uint4 (*v)[kChunksV]) {
   const int lane = lane_id(), row = lane % 16, key = lane % 8 + lane / 16 * 8;
   const int turn = swizzle<kChunks>(lane), turn_v = swizzle<kChunksV>(lane);
-  return {shared_address(&q[row][lane / 16 ^ turn]), shared_address(&k[key][lane / 8 % 2 ^ turn]),
-          shared_address(&v[row][lane / 16 ^ turn_v]), shared_address(&q[row][kChunks - 1]),
+  return {kept(shared_address(&q[row][lane / 16 ^ turn])), kept(shared_address(&k[key][lane / 8 % 2 ^ turn])),
+          kept(shared_address(&v[row][lane / 16 ^ turn_v])), shared_address(&q[row][kChunks - 1]),
           shared_address(&k[row][kChunks - 1]), shared_address(&v[row][kChunksV - 1])};
 }
 
@@ -510,6 +517,14 @@ __device__ __forceinline__ bool are_small(const float (&m)[kMTiles][2], float c)
   return small;
 }
 
+// The same for several blocks takes fewer instructions: they are small if the largest |c m| of all is.
+__device__ __forceinline__ float largest_reference(const float (&m)[kMTiles][2], float c) {
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < kMTiles; ++i) largest = fmaxf(largest, fmaxf(fabsf(m[i][0] * c), fabsf(m[i][1] * c)));
+  return largest;
+}
+
 // Lines 9 and 10: P~_ij = exp(S_ij - m_new), l = e^(m - m_new) l + rowsum(P~_ij), O = diag(e^(m - m_new)) O.
 // P~ replaces S. kAnySize: logits may be large.
 template <bool kAnySize>
@@ -614,9 +629,9 @@ struct Stream {
 };
 
 // A block that all rows see whole, with nothing unusual to it. While a warp works on K_j, V_j is on its way; on
-// V_j, K_j-1. Whether the logits were small enough for that is for the caller to look at.
-__device__ __forceinline__ bool meet_plain_block(Tiles& tile, Rows& rows, Stream& stream, const Queries& queries,
-                                                 const LaneRows& lane, const Head& head, bool last) {
+// V_j, K_j-1. Returns how large the logits were, for the caller to look at.
+__device__ __forceinline__ float meet_plain_block(Tiles& tile, Rows& rows, Stream& stream, const Queries& queries,
+                                                  const LaneRows& lane, const Head& head, bool last) {
   finish_copy(stream.incoming_k, tile.k);
   __syncthreads();  // K_j is whole, and all warps are done with V_j+1
   start_copy<true>(stream.incoming_v, tile.v, stream.v, head.v_row, kBc);
@@ -632,7 +647,7 @@ __device__ __forceinline__ bool meet_plain_block(Tiles& tile, Rows& rows, Stream
   update_max(m, rows, s);
   update_softmax<false>(rows, s, m, c);
   multiply_pv(rows.o, s, lane);
-  return are_small(m, c);
+  return largest_reference(m, c);
 }
 
 // Any block: keys may end or be hidden, logits be large, rows be out of reach of 16-byte copies.
@@ -673,10 +688,10 @@ __device__ __forceinline__ bool meet_keys(Tiles& tile, Rows& rows, const Queries
   if (vectors) start_copy<false>(stream.incoming_k, tile.k, stream.k, head.k_row, rows_left(num_visible - key0));
   for (; key0 >= seen_by_all; key0 -= kBc)
     meet_any_block(tile, rows, stream, queries, lane, head, row0, key0, rows_left(num_visible - key0), vectors);
-  bool small = true;
+  float largest = 0;
   for (int block = static_cast<int>(key0 / kBc); block >= 0 && plain; --block)
-    small &= meet_plain_block(tile, rows, stream, queries, lane, head, block == 0);
-  return small;
+    largest = fmaxf(largest, meet_plain_block(tile, rows, stream, queries, lane, head, block == 0));
+  return largest <= kSmall;
 }
 
 // lines 1 to 3: for i, a tile of kBr queries. Under a causal mask the last one has most to do, and begins.

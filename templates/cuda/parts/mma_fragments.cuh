@@ -4,13 +4,20 @@ struct LaneRows {
   unsigned q, k, v, last_q, last_k, last_v;
 };
 
+// A value as if it came from nowhere: it stays in its register, where the compiler would otherwise spend more
+// instructions on it than a register is worth, and compute it anew for each block of keys.
+__device__ __forceinline__ unsigned kept(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // Given the first row of Q_i, and the first keys of K_j and V_j, that its warp works on.
 __device__ __forceinline__ LaneRows find_lane_rows(const uint4 (*q)[kChunks], const uint4 (*k)[kChunks],
                                                    const uint4 (*v)[kChunksV]) {
   const int lane = lane_id(), row = lane % 16, key = lane % 8 + lane / 16 * 8;
   const int turn = swizzle<kChunks>(lane), turn_v = swizzle<kChunksV>(lane);
-  return {shared_address(&q[row][lane / 16 ^ turn]), shared_address(&k[key][lane / 8 % 2 ^ turn]),
-          shared_address(&v[row][lane / 16 ^ turn_v]), shared_address(&q[row][kChunks - 1]),
+  return {kept(shared_address(&q[row][lane / 16 ^ turn])), kept(shared_address(&k[key][lane / 8 % 2 ^ turn])),
+          kept(shared_address(&v[row][lane / 16 ^ turn_v])), shared_address(&q[row][kChunks - 1]),
           shared_address(&k[row][kChunks - 1]), shared_address(&v[row][kChunksV - 1])};
 }
 

@@ -79,6 +79,14 @@ __device__ __forceinline__ bool are_small(const float (&m)[kMTiles][2], float c)
   return small;
 }
 
+// The same for several blocks takes fewer instructions: they are small if the largest |c m| of all is.
+__device__ __forceinline__ float largest_reference(const float (&m)[kMTiles][2], float c) {
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < kMTiles; ++i) largest = fmaxf(largest, fmaxf(fabsf(m[i][0] * c), fabsf(m[i][1] * c)));
+  return largest;
+}
+
 // Lines 9 and 10: P~_ij = exp(S_ij - m_new), l = e^(m - m_new) l + rowsum(P~_ij), O = diag(e^(m - m_new)) O.
 // P~ replaces S. kAnySize: logits may be large.
 template <bool kAnySize>
