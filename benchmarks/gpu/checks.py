@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import oracle
 import torch
-from kernels import CAUSAL, Pack, Wanted, grid, torch_host
+from kernels import CAUSAL, Pack, Wanted, grid, taken, torch_host
 
 from flashgen.dtypes import parse_dtype
 from flashgen.errors import LaunchError
@@ -94,14 +94,14 @@ def padding(pack: Pack, family: str) -> None:
 
 def scales(pack: Pack, family: str) -> None:
     """Zero, negative, tiny and large scales."""
-    wanted = Wanted(family, 64, "fp32")
+    wanted = Wanted(family, 64, taken(family, "fp32", "bf16") or "fp16")
     for scale in (0.0, -0.5, 1e-30, 2.0):
         compare(pack, wanted, tensors(wanted, (1, 2, 2, 70, 70)), scale=scale)
 
 
 def huge_logits(pack: Pack, family: str) -> None:
     """One key of each row towers over the others by 1e30: the row is that key's V."""
-    wanted = Wanted(family, 64, "fp32")
+    wanted = Wanted(family, 64, taken(family, "fp32", "bf16") or "fp16")
     x = tensors(wanted, (1, 1, 1, 64, 64))
     x.q.zero_()
     x.k.zero_()

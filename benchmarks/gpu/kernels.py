@@ -7,10 +7,11 @@ is not in the folder yet.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from flashgen.runtime.dispatch import Attention
 from flashgen.runtime.kernel import CompiledKernel
 from flashgen.source import KernelSource
 from flashgen.spec import AttentionSpec, CausalArgument, make_spec
-from flashgen.target import PRESETS, Target
+from flashgen.target import PRESETS, Target, parse_target
 from flashgen.tile_plan import TilePlan
 from flashgen.tiling import plan_tiles
 
 DTYPES = ("fp16", "bf16", "fp32", "fp64")
 CAUSAL: tuple[CausalArgument, ...] = (False, "bottom_right", "top_left")
 HEAD_DIMS = (32, 40, 64, 80, 96, 128, 192, 256)
+FAST_DIMS = (64, 72, 80, 128, 160, 256)  # of the tensor-core kernel: those of libraries, and those that they pad
 SRAM = 98304
 
 
@@ -52,26 +54,45 @@ class Wanted:
         return plan_tiles(family_named(self.family), self.spec, target, PRESETS[target], sram_bytes=self.sram)
 
 
+def taken(family: str, *dtypes: str) -> str | None:
+    """The first of the dtypes that the family takes, on an A100."""
+    for dtype in dtypes:
+        if family_named(family).refusal(make_spec(64, dtype), parse_target("sm_80")) is None:
+            return dtype
+    return None
+
+
 def grid(families: tuple[str, ...]) -> Iterator[Wanted]:
     """The conformance grid: every dtype x mask for a few head dims, every head dim for a few dtypes."""
     for family in families:
-        for dtype in DTYPES:
+        for dtype in filter(partial(taken, family), DTYPES):
             for causal in CAUSAL:
                 yield Wanted(family, 64, dtype, causal)
         for d in HEAD_DIMS:
             yield Wanted(family, d, "fp16", "bottom_right")
-            yield Wanted(family, d, "fp32")
+            if taken(family, "fp32"):
+                yield Wanted(family, d, "fp32")
         for d, d_v in ((1, 3), (33, 17), (40, 24), (130, 256)):
             yield Wanted(family, d, "bf16", "top_left", d_v)
 
 
 def timed(families: tuple[str, ...]) -> Iterator[Wanted]:
-    """The kernels that are timed."""
+    """The kernels that are timed on square problems."""
     for family in families:
+        if family == "cuda_decode":
+            continue
+        fast = family == "cuda_fa2_mma"
+        for d, causal in itertools.product(FAST_DIMS if fast else (64, 128), (False, "bottom_right")):
+            yield Wanted(family, d, "bf16" if fast else "fp16", causal, sram=None if fast else SRAM)  # type: ignore[arg-type]
+        if taken(family, "fp32"):
+            yield Wanted(family, 64, "fp32", False, sram=SRAM)
+
+
+def decoding(families: tuple[str, ...]) -> Iterator[Wanted]:
+    """The kernels that are timed on one query row against many keys."""
+    if "cuda_decode" in families:
         for d in (64, 128):
-            for causal in (False, "bottom_right"):
-                yield Wanted(family, d, "fp16", causal, sram=SRAM)  # type: ignore[arg-type]
-        yield Wanted(family, 64, "fp32", False, sram=SRAM)
+            yield Wanted("cuda_decode", d, "bf16")
 
 
 class Pack:

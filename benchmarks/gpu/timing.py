@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from kernels import Pack, Wanted, timed
+from kernels import Pack, Wanted, decoding, timed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DEVICE = "cuda"
-SHAPES = ((4, 16, 1024), (2, 16, 4096))  # batch, heads, length
+SHAPES = ((16, 16, 1024), (4, 16, 4096), (1, 16, 16384))  # batch, heads, length
+SLOW_LENGTH = 4096  # up to which kernels without tensor cores are timed
+DECODE_SHAPES = ((1, 32, 8, 8192), (16, 32, 8, 8192), (64, 32, 32, 2048))  # batch, heads, kv heads, keys
 ROUNDS = 9
 PEERS = {
     "torch FLASH": SDPBackend.FLASH_ATTENTION,
@@ -76,14 +78,40 @@ def measure(pack: Pack, families: tuple[str, ...], deadline: Callable[[], bool])
             if deadline():
                 return results
             results += _race(pack, shape, d, dtype, bool(causal), ours)
+    for wanted in decoding(families):
+        for batch, heads, heads_kv, keys in DECODE_SHAPES:
+            if deadline():
+                return results
+            results += _race_decoding(pack, wanted, batch, heads, heads_kv, keys)
     return results
 
 
 def _race(pack: Pack, shape: tuple[int, int, int], d: int, dtype: str, causal: bool, ours: list[Wanted]) -> list[Timed]:
     batch, heads, length = shape
-    kind = {"fp16": torch.float16, "fp32": torch.float32}[dtype]
+    kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
     q, k, v = (torch.randn(batch, heads, length, d, device=DEVICE).to(kind) for _ in range(3))
-    contenders = _peers(q, k, v, causal) | {f"flashgen {w.family}": _ours(pack, w, q, k, v) for w in ours}
+    served = [w for w in ours if length <= SLOW_LENGTH or w.family == "cuda_fa2_mma"]
+    contenders = _peers(q, k, v, causal) | {f"flashgen {w.family}": _ours(pack, w, q, k, v) for w in served}
+    problem = f"B={batch} H={heads} N={length} d={d} {dtype}{' causal' if causal else ''}"
+    operations = 4 * batch * heads * length * length * d / (2 if causal else 1)
+    return _contest(contenders, problem, operations)
+
+
+def _race_decoding(pack: Pack, wanted: Wanted, batch: int, heads: int, heads_kv: int, keys: int) -> list[Timed]:
+    """One query row; what counts is how fast K and V are read."""
+    kind, d = torch.bfloat16, wanted.d
+    q = torch.randn(batch, heads, 1, d, device=DEVICE).to(kind)
+    k, v = (torch.randn(batch, heads_kv, keys, d, device=DEVICE).to(kind) for _ in range(2))
+    contenders = _peers(q, k, v, False) | {f"flashgen {wanted.family}": _ours(pack, wanted, q, k, v)}
+    problem = f"B={batch} H={heads}/{heads_kv} 1 row, {keys} keys, d={d} bf16, {_megabytes(k, v):.0f} MB of K and V"
+    return _contest(contenders, problem, 4 * batch * heads * keys * d)
+
+
+def _megabytes(*tensors: torch.Tensor) -> float:
+    return sum(x.numel() * x.element_size() for x in tensors) / 1e6
+
+
+def _contest(contenders: dict[str, Callable[[], Any]], problem: str, operations: float) -> list[Timed]:
     watch, samples = Stopwatch(), {name: list[float]() for name in contenders}
     for name, run in list(contenders.items()):
         try:
@@ -94,8 +122,6 @@ def _race(pack: Pack, shape: tuple[int, int, int], d: int, dtype: str, causal: b
     for _ in range(ROUNDS):
         for name, run in contenders.items():
             samples[name].append(watch.once(run))
-    problem = f"B={batch} H={heads} N={length} d={d} {dtype}{' causal' if causal else ''}"
-    operations = 4 * batch * heads * length * length * d / (2 if causal else 1)
     return [_timed(name, problem, samples[name], operations) for name in contenders]
 
 
@@ -103,7 +129,9 @@ def _peers(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> d
     def peer(backend: SDPBackend) -> Callable[[], Any]:
         def run() -> Any:
             with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                return torch.nn.functional.scaled_dot_product_attention(
+                    q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1]
+                )
 
         return run
 

@@ -92,6 +92,7 @@ def test_a_dry_run_compiles_and_reports(tmp_path: Path, monkeypatch: pytest.Monk
     few = (kernels.Wanted("cuda_fa1", 32, "fp32"), kernels.Wanted("cuda_standard", 32, "fp32"))
     monkeypatch.setattr(run, "grid", lambda families: iter(few))
     monkeypatch.setattr(run, "timed", lambda families: iter(few[:1]))
+    monkeypatch.setattr(run, "decoding", lambda families: iter(()))
     pack, out = tmp_path / "pack", tmp_path / "out"
     monkeypatch.setattr(
         sys, "argv", ["run.py", "--dry-run", "--target", "sm_80", "--pack", str(pack), "--out", str(out)]
