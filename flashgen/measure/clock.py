@@ -70,7 +70,7 @@ def compare(
         pause: seconds before each peer's turn, so that the last one's threads stop spinning.
         progress: called after each peer's turn.
     """
-    repeats = {name: repeats_for(call) for name, call in peers.items()}
+    repeats = {name: _repeats(call) for name, call in peers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     peaks = []
     names = list(peers)
@@ -100,18 +100,28 @@ def undisturbed(peaks: Sequence[float], best: float) -> list[int]:
     return good or [max(range(len(peaks)), key=peaks.__getitem__)]
 
 
-def repeats_for(call: Callable[[], object]) -> int:
+def _repeats(call: Callable[[], object]) -> int:
     """Calls to time as one, so that the clock's own cost does not show."""
     elapsed = time_call(call, 1)
     return max(1, round(_SHORTEST_SECONDS / max(elapsed, 1e-7)))
 
 
-def time_call(call: Callable[[], object], repeats: int) -> float:
-    """Seconds of one call: of as many as asked for, after enough untimed ones to wake and spread the threads."""
+def time_call(call: Callable[[], object], repeats: int, batches: int = 1) -> float:
+    """Seconds of one call, timed after enough untimed ones to wake and spread the threads.
+
+    Args:
+        call: what to time.
+        repeats: calls that are timed as one batch.
+        batches: the fastest of so many batches counts.
+    """
     begin = time.perf_counter()
     call()
     while time.perf_counter() - begin < _WARM_SECONDS:
         call()
+    return min(_time_batch(call, repeats) for _ in range(batches))
+
+
+def _time_batch(call: Callable[[], object], repeats: int) -> float:
     start = time.perf_counter()
     for _ in range(repeats):
         call()

@@ -11,7 +11,7 @@ import numpy as np
 
 from flashgen.compilation.artifact import Toolchain
 from flashgen.errors import LaunchError
-from flashgen.measure.clock import repeats_for, time_call
+from flashgen.measure.clock import time_call
 from flashgen.pipeline import Built, build_and_load, load_kernel
 from flashgen.runtime.arguments import check_tensors
 from flashgen.runtime.kernel import CompiledKernel, Executable, Launch, Loader, Problem
@@ -25,21 +25,29 @@ from flashgen.tuning.sweep.shape import Array, Shape
 from flashgen.tuning.sweep.trial import DEVICE, RESOURCES, WRONG, Failure
 from flashgen.verification.compare import accumulator
 
+_BATCHES, _BATCH_SECONDS, _LONG_SECONDS = 3, 2e-3, 0.1
+
 Clock = Callable[[TilePlan, Callable[[], object]], float]
 
 
 class WallClock:
-    """Times calls by the hygiene of `measure.clock`: untimed calls first, short ones many at once."""
+    """Times calls by the hygiene of `measure.clock`: untimed calls first, short ones many at once.
+
+    A turn is the fastest of three batches, unless one takes long. On a shared machine the slower ones mostly tell when
+    the scheduler took a core away.
+    """
 
     def __init__(self) -> None:
-        self._repeats: dict[str, int] = {}
+        self._known: dict[str, tuple[int, int]] = {}  # repeats, batches
 
     def __call__(self, plan: TilePlan, call: Callable[[], object]) -> float:
         """Seconds of one call."""
         key = key_of(plan)
-        if key not in self._repeats:
-            self._repeats[key] = repeats_for(call)
-        return time_call(call, self._repeats[key])
+        if key not in self._known:
+            seconds = time_call(call, 1)
+            repeats = max(1, round(_BATCH_SECONDS / max(seconds, 1e-7)))
+            self._known[key] = repeats, _BATCHES if seconds * repeats < _LONG_SECONDS else 1
+        return time_call(call, *self._known[key])
 
 
 @dataclass(frozen=True, slots=True)
