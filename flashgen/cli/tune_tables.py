@@ -16,7 +16,7 @@ from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult, TuneResult
 from flashgen.tuning.sweep.shape import Shape
 from flashgen.tuning.sweep.space import Space
-from flashgen.tuning.sweep.table import COLUMNS, Row, regret_text, rows_of
+from flashgen.tuning.sweep.table import Row, columns_of, regret_text, rows_of
 
 if TYPE_CHECKING:
     from flashgen.tuning.records.archive import Kept
@@ -45,7 +45,7 @@ def print_result(result: TuneResult, shape: ShapeResult, limit: int | None = _SH
     out.print(f"[bold]{_title(result.request)}, {shape.shape.label}[/] ({shape.how})", soft_wrap=True)
     rows = rows_of(shape, result.request)
     shown = [row for place, row in enumerate(rows) if limit is None or place < limit or row.marks]
-    out.print(_ranking(shown))
+    out.print(_ranking(shown, shape.how))
     if len(rows) > len(shown):
         out.print(f"{len(rows) - len(shown)} more plans are in the report, and in flashgen tune show.")
     _print_rest(out, shape)
@@ -147,10 +147,11 @@ def _space_json(shape: Shape, space: Space) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ranking(rows: list[Row]) -> Table:
+def _ranking(rows: list[Row], how: str) -> Table:
     table = Table()
-    table.add_column(COLUMNS[0], no_wrap=True)
-    for column in COLUMNS[1:]:
+    first, *others = columns_of(how)
+    table.add_column(first, no_wrap=True)
+    for column in others:
         table.add_column(column, justify="right")
     table.add_column("")
     for place, row in enumerate(rows):

@@ -10,7 +10,7 @@ from flashgen.tuning.report.heatmap import ALL_KNOBS, HeatMap, heat_maps
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult, TuneResult
 from flashgen.tuning.sweep.statistic import CONFIDENCE
-from flashgen.tuning.sweep.table import Row, regret_text, rows_of
+from flashgen.tuning.sweep.table import Row, columns_of, regret_text, rows_of
 
 SIGNS = {"chosen": "★", "default": "D", "rule": "R"}
 # From here on a cell's colour asks for the other ink: in dark themes, and in all.
@@ -45,6 +45,7 @@ def _shape(result: ShapeResult, request: Request) -> dict[str, Any]:
         "regret": regret_text(result),
         "counts": _counts(result),
         "maps": [_map(found) for found in heat_maps(result, request)],
+        "columns": columns_of(result.how),
         "rows": [_row(row, slowest) for row in rows],
         "finalists": sum(row.trial.stage == "final" for row in rows),
         "failures": [

@@ -9,7 +9,14 @@ from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult, TuneResult
 from flashgen.tuning.sweep.trial import Trial
 
-COLUMNS = ("plan", "median ms", "spread", "rounds", "GFLOP/s", "of default", "of rule")
+_RATES = ("GFLOP/s", "of default", "of rule")
+
+
+def columns_of(how: str) -> tuple[str, ...]:
+    """What a ranking's columns are called."""
+    if how == MEASURED:
+        return "plan", "median ms", "spread", "rounds", *_RATES
+    return "plan", "predicted ms", "bound by", *_RATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +44,16 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row as texts, in the order of `COLUMNS`."""
+        """The row as texts, in the order of `columns_of`."""
+        own: tuple[str, ...]
+        if self.trial.predicted is None:
+            own = "" if self.spread is None else f"{self.spread:.1%}", str(self.rounds)
+        else:
+            own = (", ".join(step["bound"] for step in self.trial.details.get("steps", ())),)
         return (
             self.trial.candidate.label,
             f"{self.milliseconds:.3f}",
-            "" if self.spread is None else f"{self.spread:.1%}",
-            str(self.rounds or ""),
+            *own,
             f"{self.gflops:,.1f}",
             "" if self.to_default is None else f"{self.to_default:.3f}",
             "" if self.to_rule is None else f"{self.to_rule:.3f}",
@@ -99,8 +110,8 @@ def text_table(result: TuneResult) -> str:
     parts = []
     for shape in result.shapes:
         rows = rows_of(shape, result.request)
-        lines = [COLUMNS, *(row.cells for row in rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+        lines = [columns_of(shape.how), *(row.cells for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         marks = ["", *(", ".join(row.marks) for row in rows)]
         parts.append(f"{result.request.spec.summary}, {shape.shape.label} ({shape.how}): {shape.verdict}")
         parts += [_line(line, widths, mark) for line, mark in zip(lines, marks, strict=True)]
