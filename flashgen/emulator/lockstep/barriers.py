@@ -47,6 +47,7 @@ class Barriers:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._open: dict[tuple[int, int], _Barrier] = {}
+        self._met: list[int] = []  # CTAs of which all threads have just met
 
     def arrive(self, front: Front, step: Step) -> int:
         """A front gets to a barrier instruction."""
@@ -78,6 +79,7 @@ class Barriers:
                 going.append(group)
         for cta in np.unique(front.warps // wave.geometry.warps).tolist():
             self._complete_ready(cta, step, masks)
+        self._settle()
         engine.send(going, step.index + 1)
         return STOP
 
@@ -121,7 +123,7 @@ class Barriers:
         wave.history.synchronise(np.array(barrier.arriving), np.array(barrier.waiting, np.intp))
         wave.ledger.barriers += 1
         if len(barrier.waiting) == wave.geometry.threads:  # those that have exited met nobody
-            wave.hazards.settle(key[0])
+            self._met.append(key[0])
         by_step: dict[int, list[Group]] = {}
         for group, step in barrier.groups:
             by_step.setdefault(step.index, []).append(group)
@@ -130,6 +132,10 @@ class Barriers:
                 wave.put_lanes(step.slots[0], lanes, self._verdict(step.op.aux[1], barrier.votes))
         for place, groups in by_step.items():
             engine.send(groups, place + 1)
+
+    def _settle(self) -> None:
+        self._engine.wave.hazards.settle(list(dict.fromkeys(self._met)))
+        self._met.clear()
 
     @staticmethod
     def _verdict(reduction: int, votes: tuple[int, int]) -> Array:
@@ -145,6 +151,7 @@ class Barriers:
             if barrier.arrived + self._gone(cta) >= barrier.expected:
                 self._tell_waiting("barrier-exited", barrier)
                 self._complete(key)
+        self._settle()
 
     def drop(self, cta: int) -> None:
         """A CTA has been stopped."""

@@ -61,8 +61,7 @@ class Engine:
                 place = self._choose()
                 if place is not None:
                     self._advance(self._take(place), place)
-        for part in range(len(self.wave.geometry.ctas)):
-            self.wave.hazards.settle(part)
+        self.wave.hazards.settle(list(range(len(self.wave.geometry.ctas))))
 
     def send(self, groups: list[Group], place: int) -> None:
         """Lets groups go on at a place; those that meet others there wait for them."""

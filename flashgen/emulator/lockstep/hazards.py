@@ -114,10 +114,10 @@ class Hazards:
         if len(cell):
             self._watches[space].note(access, lanes, cell, kind, self._wave.geometry, self._wave.history)
 
-    def settle(self, part: int) -> None:
-        """All threads of a CTA of the wave have met, or ended."""
-        if self._ledger.checked:
-            self._tell(self._watches["shared"].settle(part, self._wave.history), "shared")
+    def settle(self, parts: list[int]) -> None:
+        """All threads of some CTAs of the wave have met, or ended."""
+        if self._ledger.checked and parts:
+            self._tell(self._watches["shared"].settle(parts, self._wave.history), "shared")
 
     def leave(self, more_to_come: bool) -> None:
         """The wave is over."""

@@ -54,6 +54,29 @@ class Accesses:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
 
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """One instruction's accesses in the log; what is the same for all is a number here."""
+
+    cell: Array
+    what: Array
+    thread: Array
+    clock: Array
+    row: Array
+    how: int
+    instruction: int
+    size: int
+    step: int
+
+    def accesses(self, chosen: Array | None = None) -> Accesses:
+        """Some of them, or all."""
+        chosen = np.arange(len(self.cell)) if chosen is None else chosen
+        columns = (getattr(self, name) for name in self.__slots__)
+        return Accesses(
+            *(c[chosen] if isinstance(c, np.ndarray) else np.full(len(chosen), c, np.int64) for c in columns)
+        )
+
+
 class Watch:
     """The accesses to one memory, which falls into parts that are settled each by itself.
 
@@ -67,8 +90,9 @@ class Watch:
         self._owner = make(parts * cells, "i8")  # 1 + the last thread that touched it
         self._many = make(parts * cells, "?")
         self._written = make(parts * cells, "?")
-        self._log: list[Accesses] = []
-        self._settled = [0] * parts  # what of the log is of no interest to a part any more
+        self._log: list[_Noted] = []
+        self._over: list[Accesses] = []  # of CTAs that have ended
+        self._settled = np.zeros(parts, np.int64)  # what of the log is of no interest to a part any more
         self._cells = cells
         self._cta_threads = cta_threads
         self._steps = 0
@@ -85,47 +109,43 @@ class Watch:
         self._written[cell[what != READ]] = True
         self._steps += 1
 
-        def same(value: int) -> Array:
-            return np.broadcast_to(np.int64(value), cell.shape)
+        how = access.strong * STRONG + access.collective * COLLECTIVE
+        clock, row = history.clock[lanes], history.row[lanes]
+        self._log.append(_Noted(cell, what, thread, clock, row, how, access.instruction, access.size, self._steps))
 
-        how = same(access.strong * STRONG + access.collective * COLLECTIVE)
-        self._log.append(
-            Accesses(
-                cell, what, thread, history.clock[lanes], history.row[lanes], how, same(access.instruction),
-                same(access.size), same(self._steps),
-            )
-        )  # fmt: skip
-
-    def settle(self, part: int, history: History) -> Pairs | None:
-        """Examines what a part has seen. What comes later happens after all of it."""
-        cells = slice(part * self._cells, (part + 1) * self._cells)
-        pairs = None
-        if (self._many[cells] & self._written[cells]).any():
-            pairs = find_races(self._doubtful(part), history, self._cta_threads)
-        self._owner[cells] = 0
-        self._many[cells] = False
-        self._written[cells] = False
-        self._settled[part] = len(self._log)
-        if min(self._settled) == len(self._log):
+    def settle(self, parts: list[int], history: History) -> Pairs | None:
+        """Examines what some parts have seen. What comes to them later happens after all of it."""
+        chosen = np.zeros(len(self._settled), np.bool_)
+        chosen[parts] = True
+        by_part = (len(self._settled), self._cells)
+        doubtful = (self._many.reshape(by_part)[parts] & self._written.reshape(by_part)[parts]).any()
+        pairs = find_races(self._doubtful(chosen), history, self._cta_threads) if doubtful else None
+        for cells in (self._owner, self._many, self._written):
+            cells.reshape(by_part)[parts] = 0
+        self._settled[parts] = len(self._log)
+        if self._settled.min() == len(self._log):
             self._log.clear()
-            self._settled = [0] * len(self._settled)
+            self._settled[:] = 0
         return pairs
 
     def examine(self, history: History, more_to_come: bool) -> Pairs | None:
         """Examines a memory of one part whose later accesses, by other CTAs, nothing orders."""
-        pairs = find_races(self._doubtful(0), history, self._cta_threads) if self._log else None
-        if more_to_come and self._log:
-            self._log = [_summary(Accesses.joined(self._log), self._cta_threads)]
-        return pairs
+        if not self._log and not self._over:
+            return None
+        accesses = Accesses.joined([*self._over, self._doubtful(np.ones(1, np.bool_))])
+        if more_to_come:
+            self._over = [_summary(Accesses.joined([*self._over, *map(_Noted.accesses, self._log)]), self._cta_threads)]
+            self._log.clear()
+        return find_races(accesses, history, self._cta_threads)
 
-    def _doubtful(self, part: int) -> Accesses:
-        """What is logged of a part's cells that several threads touched and one wrote."""
-        first, last = part * self._cells, (part + 1) * self._cells
+    def _doubtful(self, parts: Array) -> Accesses:
+        """What is logged of the cells of some parts that several threads touched and one wrote."""
         found = []
-        for accesses in self._log[self._settled[part] :]:
-            cell = accesses.cell
-            inside = np.flatnonzero((cell >= first) & (cell < last))
-            found.append(accesses.of(inside[self._many[cell[inside]] & self._written[cell[inside]]]))
+        for number, noted in enumerate(self._log):
+            cell = noted.cell
+            chosen = np.flatnonzero(self._many[cell] & self._written[cell])
+            part = cell[chosen] // self._cells
+            found.append(noted.accesses(chosen[parts[part] & (self._settled[part] <= number)]))
         return Accesses.joined(found)
 
 
