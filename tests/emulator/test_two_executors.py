@@ -235,6 +235,16 @@ def test_races_between_waves_are_found(name: str, monkeypatch: pytest.MonkeyPatc
     assert {f.kind for f in one_by_one.findings} == {"race"}
 
 
+def test_a_wave_may_have_synchronised_more_often_than_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of the first block's accesses must not be held against the clocks of another's."""
+    monkeypatch.setattr(emulator_module, "DEFAULT_EXECUTOR", "numpy")
+    monkeypatch.setattr(lockstep_executor, "_WAVE_LANES", 32)
+    body = """setp.ne.u32 %q0, %b, 0; @%q0 bra LAST; mov.u32 %r1, 0;
+    AGAIN: bar.warp.sync -1; add.u32 %r1, %r1, 1; setp.lt.u32 %q1, %r1, 300; @%q1 bra AGAIN;
+    LAST: st.global.u32 [%own], %t; ld.global.u32 %r0, [%own]; ld.global.u32 %r2, [%x+4096];"""
+    assert test_global_races.launch(body, buffer=InOut).ok
+
+
 @pytest.mark.parametrize("family", CUDA_FAMILIES)
 def test_both_see_branches_meet_at_the_same_places(family: str) -> None:
     """Post-dominators by sets there, by the dominator tree's intersection here."""

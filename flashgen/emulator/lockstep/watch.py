@@ -150,12 +150,13 @@ class Watch:
 
 
 def _summary(accesses: Accesses, cta_threads: int) -> Accesses:
-    """One access of each kind to each cell by each CTA, of those that are over: step 0."""
+    """One access of each kind to each cell by each CTA, of those that are over: step 0, outside all clocks."""
     cta = accesses.thread // cta_threads
     key = np.stack([accesses.cell, cta, accesses.what, accesses.how])
     _, first = np.unique(key, axis=1, return_index=True)
     kept = accesses.of(np.sort(first))
     kept.step = np.zeros_like(kept.step)
+    kept.clock, kept.row = np.zeros_like(kept.clock), np.zeros_like(kept.row)
     return kept
 
 
