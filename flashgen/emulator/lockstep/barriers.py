@@ -26,7 +26,7 @@ class _Barrier:
         expected: threads; ``whole``: all of the CTA's, however many are left of them.
         arrived: threads, a warp counting as 32.
         apart: lanes that came without the rest of their warp.
-        arriving, waiting: the lanes that did, by number in the wave.
+        waiting: the lanes that wait, by number in the wave; ``word``: what those that went on had done and seen.
         groups: who goes on, and where.
         votes: of a reduction: how many lanes, and how many of them had a true predicate.
     """
@@ -35,8 +35,8 @@ class _Barrier:
     expected: int = 0
     arrived: int = 0
     apart: dict[int, int] = field(default_factory=dict)
-    arriving: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
+    word: Array | int = 0
     groups: list[tuple[Group, Step]] = field(default_factory=list)
     votes: tuple[int, int] = (0, 0)
 
@@ -70,12 +70,14 @@ class Barriers:
             )
             barrier.votes = barrier.votes[0] + lanes.bit_count(), barrier.votes[1] + int(votes[group.warp]).bit_count()
             rest = Group(group.warp, group.mask & ~lanes, group.join)
+            arriving = [group.warp * WARP + lane for lane in lane_numbers(lanes)]
             if waits:
                 waiting = Group(group.warp, lanes, group.join)
-                barrier.waiting += [group.warp * WARP + lane for lane in lane_numbers(lanes)]
+                barrier.waiting += arriving
                 barrier.groups.append((waiting, step))
                 going.append(rest)
             else:
+                barrier.word = np.maximum(barrier.word, wave.history.word_of(np.array(arriving)))
                 going.append(group)
         for cta in np.unique(front.warps // wave.geometry.warps).tolist():
             self._complete_ready(cta, step, masks)
@@ -92,7 +94,6 @@ class Barriers:
             engine.wave.tell_warps("barrier-divergence", step.index, masks)
         barrier = self._open.setdefault((group.warp // geometry.warps, number), _Barrier(whole=threads == 0))
         barrier.expected = threads or geometry.cta_lanes
-        barrier.arriving += [group.warp * WARP + lane for lane in lane_numbers(lanes)]
         if lanes == live:
             barrier.arrived += WARP
         else:  # lanes by themselves; the last of them bring what their warp lacks
@@ -120,7 +121,8 @@ class Barriers:
     def _complete(self, key: tuple[int, int]) -> None:
         engine, wave = self._engine, self._engine.wave
         barrier = self._open.pop(key)
-        wave.history.synchronise(np.array(barrier.arriving), np.array(barrier.waiting, np.intp))
+        if barrier.waiting:
+            wave.history.synchronise(np.array(barrier.waiting), barrier.word)
         wave.ledger.barriers += 1
         if len(barrier.waiting) == wave.geometry.threads:  # those that have exited met nobody
             self._met.append(key[0])

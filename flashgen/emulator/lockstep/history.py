@@ -35,13 +35,17 @@ class History:
         self._used += len(values)
         return fresh
 
-    def synchronise(self, arriving: Array, waiting: Array) -> None:
-        """Lanes of one CTA: what the arriving ones did happens before what the waiting ones do next."""
-        past = self._rows[np.unique(self.row[np.concatenate([arriving, waiting])])].max(axis=0, keepdims=True)
-        threads = self._geometry.thread[arriving]
-        past[0, threads] = np.maximum(past[0, threads], self.clock[arriving])
-        self.clock[arriving] += 1
-        self.row[waiting] = self._new_rows(past)[0]
+    def word_of(self, lanes: Array) -> Array:
+        """What lanes of one CTA have done and seen up to now, as a row, for others to learn later."""
+        past: Array = self._rows[np.unique(self.row[lanes])].max(axis=0)
+        threads = self._geometry.thread[lanes]
+        past[threads] = np.maximum(past[threads], self.clock[lanes])
+        self.clock[lanes] += 1
+        return past
+
+    def synchronise(self, lanes: Array, word: Array | int = 0) -> None:
+        """Lanes of one CTA meet each other, and learn a word that some have left."""
+        self.row[lanes] = self._new_rows(np.maximum(self.word_of(lanes), word)[None])[0]
 
     def synchronise_warps(self, lanes: Array) -> None:
         """Each warp's lanes among these meet each other."""
@@ -51,7 +55,7 @@ class History:
         alike = (rows == rows[:, :1]).all(axis=1)
         for warp in warps[~alike].tolist():
             mine = warp * WARP + np.flatnonzero(by_warp[warp])
-            self.synchronise(mine, mine)
+            self.synchronise(mine)
         if alike.any():
             self._synchronise_alike(by_warp, warps[alike], rows[alike][:, 0])
 
