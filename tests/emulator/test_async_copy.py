@@ -255,6 +255,54 @@ def test_what_never_lands_was_never_written() -> None:
         assert [f.kind for f in report.findings] == ["in-flight"]
 
 
+# Warp 0 copies, warp 1 reads; two named barriers hand the tile to and fro.
+_HANDSHAKE = """
+    mov.u32 %r5, 0; mov.u32 %v1, 0; mad.wide.u32 %b, %t, 4, %out; mad.wide.u32 %a, %t, 4, %in; mad.lo.u32 %r0, %t, 4, %s;
+    setp.ge.u32 %p0, %t, 32; @%p0 bra READER;
+    WRITER:
+    cp.async.ca.shared.global [%r0], [%a], 4; cp.async.commit_group;
+    cp.async.wait_group 0;
+    bar.arrive 1, 64;                       // full
+    add.u64 %a, %a, 128; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 4;
+    bar.sync 2, 64;                         // empty
+    @%p1 bra WRITER;
+    bra END;
+    READER:
+    bar.sync 1, 64;
+    xor.b32 %r1, %t, 33; mad.lo.u32 %r1, %r1, 4, %s; ld.shared.b32 %v0, [%r1]; add.u32 %v1, %v1, %v0;
+    bar.arrive 2, 64;
+    add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 4; @%p1 bra READER;
+    st.global.b32 [%b+-128], %v1;
+    END:"""
+_HANDSHAKE_MUTANTS = {
+    "is full before it has come": ("cp.async.wait_group 0;\n    bar.arrive 1, 64; ", "bar.arrive 1, 64; cp.async.wait_group 0; "),
+    "is never waited for": ("cp.async.wait_group 0;\n", "\n"),
+    "is said to be empty before it has been read": ("bar.sync 1, 64;\n", "bar.sync 1, 64; bar.arrive 2, 64;\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", _ORDERS)
+def test_a_tile_goes_from_warp_to_warp(order: str) -> None:
+    source, out = np.arange(128, dtype=np.uint32), np.zeros(32, np.uint32)
+    run(_HANDSHAKE, In(source), Out(out), threads=64, order=order).raise_for_findings()
+    np.testing.assert_array_equal(out, source.reshape(4, 32).sum(axis=0)[np.arange(32) ^ 1])
+
+
+@pytest.mark.parametrize("order", _ORDERS)
+@pytest.mark.parametrize("name", _HANDSHAKE_MUTANTS)
+def test_a_tile_that(name: str, order: str) -> None:
+    old, new = _HANDSHAKE_MUTANTS[name]
+    assert _HANDSHAKE.count(old) == 1
+    report = run(
+        _HANDSHAKE.replace(old, new),
+        In(np.arange(128, dtype=np.uint32)),
+        Out(np.zeros(32, np.uint32)),
+        threads=64,
+        order=order,
+    )
+    assert {f.kind for f in report.findings} & {"in-flight", "race"}, str(report)
+
+
 @pytest.mark.parametrize("bad", [
     "cp.async.cg.shared.global [%s], [%in], 8;", "cp.async.ca.shared.global [%s], [%in], 12;",
     "cp.async.wait_group %r0;", "cp.async.ca.shared.global [%s], [%in], %r0;",

@@ -6,6 +6,8 @@ import math
 import random
 from fractions import Fraction
 
+import ml_dtypes
+import numpy as np
 import pytest
 from emulator_harness import Case, check
 from emulator_oracle import F16, F32, FORMATS, Format, saturate, signed, unsigned
@@ -227,7 +229,59 @@ def _finite(a: int, g: Format) -> int:
     return (g.infinity - 1) | (bits & g.sign) if g.is_inf(bits) else bits
 
 
-CASES = [*_between_integers(), *_to_integers(), *_from_integers(), *_between_floats(), *_pairs()]
+_EIGHT_BITS = {"e4m3": (ml_dtypes.float8_e4m3fn, 448.0), "e5m2": (ml_dtypes.float8_e5m2, 57344.0)}
+
+
+def _to_eight_bits(x: float, t: str, relu: bool) -> int:
+    """ml_dtypes rounds to nearest even, too, but overflows where .satfinite gives the largest."""
+    if math.isnan(x):
+        return 0x7F
+    dtype, largest = _EIGHT_BITS[t]
+    clamped = np.float32(max(min(x, largest), 0.0 if relu else -largest))
+    return 0 if relu and clamped == 0 else int(clamped.astype(dtype).view(np.uint8))
+
+
+def _eight_bits():
+    halves = np.arange(0, 1 << 16, 7, dtype=np.uint16)
+    # Every value of the format, the middle to the next one, and a hair beside it; then anything.
+    floats = [F32.nan, F32.infinity, F32.infinity | F32.sign, 0, F32.sign]
+    for dtype, _ in _EIGHT_BITS.values():
+        exact = np.arange(128, dtype=np.uint8).view(dtype).astype(np.float32)
+        exact = np.sort(exact[np.isfinite(exact)])
+        points = np.concatenate([exact, (exact[1:] + exact[:-1]) / 2])
+        around = np.concatenate([points, np.nextafter(points, np.float32(1e9)), np.nextafter(points, np.float32(-1))])
+        floats += np.concatenate([around, -around]).view(np.uint32).tolist()
+    floats += operands(F32, 1)[0]
+    for t in _EIGHT_BITS:
+        for relu in ("", ".relu"):
+
+            def from_float(bits, t=t, relu=relu):
+                return _to_eight_bits(float(np.uint32(bits).view(np.float32)), t, bool(relu))
+
+            def from_half(bits, t=t, relu=relu):
+                return _to_eight_bits(float(np.uint16(bits).view(np.float16)), t, bool(relu))
+
+            def to_half(byte, t=t, relu=relu):
+                x = np.uint8(byte).view(_EIGHT_BITS[t][0]).astype(np.float16)
+                return 0x7FFF if np.isnan(x) else 0 if relu and x <= 0 else int(x.view(np.uint16))
+
+            yield Case(
+                f"cvt.rn.satfinite{relu}.{t}x2.f32 %d, %a, %b;", ("b32", "b32"), ("b16",), (floats, floats[::-1]),
+                lambda a, b, of=from_float: of(a) << 8 | of(b),
+            )  # fmt: skip
+            pairs = (halves.astype(np.uint32) << 16 | halves[::-1]).tolist()
+            yield Case(
+                f"cvt.rn.satfinite{relu}.{t}x2.f16x2 %d, %a;", ("b32",), ("b16",), (pairs,),
+                lambda a, of=from_half: of(a >> 16) << 8 | of(a & 0xFFFF),
+            )  # fmt: skip
+            bytes_ = [k << 8 | (k * 37 & 255) for k in range(256)]
+            yield Case(
+                f"cvt.rn{relu}.f16x2.{t}x2 %d, %a;", ("b16",), ("b32",), (bytes_,),
+                lambda a, of=to_half: of(a >> 8) << 16 | of(a & 255),
+            )  # fmt: skip
+
+
+CASES = [*_between_integers(), *_to_integers(), *_from_integers(), *_between_floats(), *_pairs(), *_eight_bits()]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)

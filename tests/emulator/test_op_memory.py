@@ -142,6 +142,20 @@ def test_load_modifiers(modifiers: str) -> None:
     np.testing.assert_array_equal(out, source)
 
 
+@pytest.mark.parametrize(
+    "policy", ["evict_last.b64 %x5, 1.0", "evict_first.L2::evict_unchanged.b64 %x5, 0.25", "evict_normal.b64 %x5"]
+)
+def test_cache_policies_change_nothing(policy: str) -> None:
+    source, out = np.arange(_THREADS, dtype=np.float32), np.zeros(_THREADS, np.float32)
+    launch(
+        f"""createpolicy.fractional.L2::{policy};
+        ld.param.u64 %x1, [p0]; ld.param.u64 %x2, [p1]; mad.wide.u32 %x1, %r0, 4, %x1; mad.wide.u32 %x2, %r0, 4, %x2;
+        ld.global.L1::evict_last.L2::cache_hint.f32 %f1, [%x1], %x5; st.global.L2::cache_hint.f32 [%x2], %f1, %x5;""",
+        In(source), Out(out),
+    )  # fmt: skip
+    np.testing.assert_array_equal(out, source)
+
+
 def test_constants_and_module_variables() -> None:
     extra = """
 .const .align 4 .f32 table[4] = {1.5, 0f40200000, -3, 4e0};

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -34,9 +35,10 @@ class Shape:
     per_register: int
     a: Place
     b: Place
+    rows: int = 16
 
     def count(self, which: str) -> int:
-        return {"a": 16, "b": 8}[which] * self.k // 32
+        return {"a": self.rows, "b": 8, "c": self.rows * 8 // self.k}[which] * self.k // 32
 
 
 def _a_k16(i: int) -> tuple[np.ndarray, np.ndarray]:
@@ -55,6 +57,14 @@ def _b_tf32(i: int) -> tuple[np.ndarray, np.ndarray]:
     return _THREAD + (4 if i else 0), _GROUP
 
 
+def _a_bytes_k32(i: int) -> tuple[np.ndarray, np.ndarray]:
+    return _GROUP + (0 if i < 4 or 8 <= i < 12 else 8), _THREAD * 4 + (i & 3) + (16 if i >= 8 else 0)
+
+
+def _b_bytes_k32(i: int) -> tuple[np.ndarray, np.ndarray]:
+    return _THREAD * 4 + (i & 3) + (16 if i >= 4 else 0), _GROUP
+
+
 def _c(i: int) -> tuple[np.ndarray, np.ndarray]:
     return _GROUP + (0 if i < 2 else 8), _THREAD * 2 + (i & 1)
 
@@ -63,145 +73,193 @@ _K16 = Shape("m16n8k16", 16, 2, _a_k16, _b_k16)
 _K8 = Shape("m16n8k8", 8, 2, _a_k16, _b_k16)
 _TF32_K8 = Shape("m16n8k8", 8, 1, _a_tf32, _b_tf32)
 _TF32_K4 = Shape("m16n8k4", 4, 1, _a_tf32, _b_tf32)
+_BYTES_K16 = Shape("m16n8k16", 16, 4, _a_bytes_k32, _b_bytes_k32)
+_BYTES_K32 = Shape("m16n8k32", 32, 4, _a_bytes_k32, _b_bytes_k32)
+_F64 = Shape("m8n8k4", 4, 1, _a_tf32, _b_tf32, rows=8)
+# shape, types of A and B, accumulator
 _PRODUCTS = [
-    (_K16, "f16", "f32"), (_K8, "f16", "f32"), (_K16, "f16", "f16"), (_K8, "f16", "f16"),
-    (_K16, "bf16", "f32"), (_K8, "bf16", "f32"), (_TF32_K8, "tf32", "f32"), (_TF32_K4, "tf32", "f32"),
+    (_K16, "f16", "f16", "f32"), (_K8, "f16", "f16", "f32"), (_K16, "f16", "f16", "f16"), (_K8, "f16", "f16", "f16"),
+    (_K16, "bf16", "bf16", "f32"), (_K8, "bf16", "bf16", "f32"), (_TF32_K8, "tf32", "tf32", "f32"),
+    (_TF32_K4, "tf32", "tf32", "f32"), (_F64, "f64", "f64", "f64"),
+    *((shape, a, b, "s32") for shape in (_BYTES_K16, _BYTES_K32) for a in ("s8", "u8") for b in ("s8", "u8")),
+    *((_BYTES_K32, a, b, acc) for acc in ("f32", "f16") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")),
 ]  # fmt: skip
-_IDS = [f"{shape.name}.{acc}.{t}" for shape, t, acc in _PRODUCTS]
-_TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f32": np.float32}
+_IDS = [f"{shape.name}.{acc}.{a}.{b}" for shape, a, b, acc in _PRODUCTS]
+_TYPES = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f32": np.float32, "f64": np.float64,
+    "s8": np.int8, "u8": np.uint8, "s32": np.int32, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
+}  # fmt: skip
 
 
-def fragment(matrix: np.ndarray, place: Place, count: int) -> np.ndarray:
+def words(t: str) -> type:
+    """A register of the type."""
+    return np.uint64 if t == "f64" else np.uint32
+
+
+def fragment(matrix: np.ndarray, place: Place, count: int, word: type = np.uint32) -> np.ndarray:
     """The registers of all lanes, (register, lane), with ``count`` elements in each lane."""
     elements = np.stack([matrix[place(i)] for i in range(count)], axis=-1)  # (lane, element)
-    return np.ascontiguousarray(np.ascontiguousarray(elements).view(np.uint32).T)
+    return np.ascontiguousarray(np.ascontiguousarray(elements).view(word).T)
 
 
 def unfragment(registers: np.ndarray, dtype: type, rows: int, columns: int) -> np.ndarray:
     """The matrix of an accumulator's registers."""
     elements = np.ascontiguousarray(registers.T).view(dtype)
-    matrix = np.full((rows, columns), np.nan, dtype)
+    matrix = np.zeros((rows, columns), dtype)
     for i in range(elements.shape[1]):
         matrix[_c(i)] = elements[:, i]
     return matrix
 
 
-def _loads(names: list[str], pointer: str) -> str:
-    return " ".join(f"ld.global.b32 {name}, [{pointer}+{128 * k}];" for k, name in enumerate(names))
-
-
-def multiply(shape: Shape, t: str, acc: str, a: np.ndarray, b: np.ndarray, c: np.ndarray | None, in_place=False):
+def multiply(
+    product: tuple[Shape, str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray | None, *, in_place: bool = False, modifier: str = ""
+) -> np.ndarray:  # fmt: skip
     """D of one warp. ``c`` None: literal zeros. ``in_place``: C's registers are D's, as a loop has it."""
+    shape, left, right, acc = product
     na, nb = shape.count("a") // shape.per_register, shape.count("b") // shape.per_register
-    nc = 4 if acc == "f32" else 2
+    nc = shape.count("c") // (2 if acc == "f16" else 1)
+    bits = 8 * np.dtype(words(acc)).itemsize
     regs = {letter: [f"%{letter}{k}" for k in range(n)] for letter, n in zip("abcd", (na, nb, nc, nc), strict=True)}
-    zero = "0f00000000" if acc == "f32" else "0"
+    zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(acc, "0")
     third = regs["c"] if c is not None else [zero] * nc
     first = regs["c"] if in_place else regs["d"]
-    text = f"""{_HEAD}
+
+    def each(letters: list[str], pattern: str) -> str:
+        return " ".join(pattern.format(at=4 * bits * k, name=name) for k, name in enumerate(letters))
+
+    text = f"""{_HEAD.replace("sm_80", "sm_89")}
 .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd)
 {{
-    .reg .b32 %a<8>, %b<8>, %c<4>, %d<4>, %t; .reg .b64 %x<4>;
+    .reg .b{bits} %a<8>, %b<8>, %c<4>, %d<4>; .reg .b32 %t; .reg .b64 %x<4>;
     mov.u32 %t, %tid.x;
     ld.param.u64 %x0, [pa]; ld.param.u64 %x1, [pb]; ld.param.u64 %x2, [pc]; ld.param.u64 %x3, [pd];
-    mad.wide.u32 %x0, %t, 4, %x0; mad.wide.u32 %x1, %t, 4, %x1;
-    mad.wide.u32 %x2, %t, 4, %x2; mad.wide.u32 %x3, %t, 4, %x3;
-    {_loads(regs["a"], "%x0")} {_loads(regs["b"], "%x1")} {_loads(regs["c"], "%x2")}
-    mma.sync.aligned.{shape.name}.row.col.{acc}.{t}.{t}.{acc}
+    {" ".join(f"mad.wide.u32 %x{k}, %t, {bits // 8}, %x{k};" for k in range(4))}
+    {each(regs["a"], f"ld.global.b{bits} {{name}}, [%x0+{{at}}];")}
+    {each(regs["b"], f"ld.global.b{bits} {{name}}, [%x1+{{at}}];")}
+    {each(regs["c"], f"ld.global.b{bits} {{name}}, [%x2+{{at}}];")}
+    mma.sync.aligned.{shape.name}.row.col{modifier}.{acc}.{left}.{right}.{acc}
         {{{", ".join(first)}}}, {{{", ".join(regs["a"])}}}, {{{", ".join(regs["b"])}}}, {{{", ".join(third)}}};
-    {" ".join(f"st.global.b32 [%x3+{128 * k}], {name};" for k, name in enumerate(first))}
+    {each(first, f"st.global.b{bits} [%x3+{{at}}], {{name}};")}
     ret;
 }}"""
-    start = np.zeros((16, 8), _TYPES[acc]) if c is None else c
-    out = np.zeros((nc, 32), np.uint32)
+    start = np.zeros((shape.rows, 8), _TYPES[acc]) if c is None else c
+    out = np.zeros((nc, 32), words(acc))
     registers = [
-        fragment(a, shape.a, shape.count("a")),
-        fragment(b, shape.b, shape.count("b")),
-        fragment(start, _c, 4),
+        fragment(a, shape.a, shape.count("a"), words(left)),
+        fragment(b, shape.b, shape.count("b"), words(right)),
+        fragment(start, _c, shape.count("c"), words(acc)),
     ]
     report = Module(text).launch("k", 1, 32, [*(In(r) for r in registers), Out(out)])
     report.raise_for_findings()
     assert report.instructions["mma"] == 1
-    return unfragment(out, _TYPES[acc], 16, 8)
+    return unfragment(out, _TYPES[acc], shape.rows, 8)
 
 
 def random_matrix(shape: tuple[int, int], t: str, seed: int) -> np.ndarray:
-    x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-    return (x.view(np.uint32) & 0xFFFFE000).view(np.float32) if t == "tf32" else x.astype(_TYPES[t])
+    rng = np.random.default_rng(seed)
+    if t[0] in "su":
+        info = np.iinfo(_TYPES[t])
+        return rng.integers(info.min, info.max, shape, _TYPES[t], endpoint=True)
+    x = rng.standard_normal(shape)
+    if t == "tf32":
+        return (x.astype(np.float32).view(np.uint32) & 0xFFFFE000).view(np.float32)
+    return x.astype(_TYPES[t])
 
 
-@pytest.mark.parametrize("shape,t,acc", _PRODUCTS, ids=_IDS)
-def test_the_identity_shows_where_each_element_lies(shape: Shape, t: str, acc: str) -> None:
+@pytest.mark.parametrize("product", _PRODUCTS, ids=_IDS)
+def test_the_identity_shows_where_each_element_lies(product: tuple[Shape, str, str, str]) -> None:
     """A of ones and zeros picks each row of B once, so one misplaced element shows."""
-    b = np.arange(shape.k * 8).reshape(shape.k, 8).astype(_TYPES[t])
-    for shift in range(0, 16, shape.k):
-        a = np.eye(16, shape.k, -shift).astype(_TYPES[t])
-        expected = np.zeros((16, 8))
-        expected[shift : shift + shape.k] = b
-        np.testing.assert_array_equal(multiply(shape, t, acc, a, b, None).astype(np.float64), expected)
+    shape, left, right, _ = product
+    numbers = np.arange(shape.k * 8).reshape(shape.k, 8)
+    if right in ("e4m3", "e5m2", "s8", "u8"):  # few numbers: every bit of the index in a pass of its own
+        passes = [(numbers >> bit & 1).astype(_TYPES[right]) for bit in range(8)]
+    else:
+        passes = [numbers.astype(_TYPES[right])]
+    for b in passes:
+        for shift in range(0, max(shape.k, shape.rows), min(shape.k, shape.rows)):
+            a = np.eye(shape.rows, shape.k, shift if shape.k > shape.rows else -shift).astype(_TYPES[left])
+            d = multiply(product, a, b, None)
+            np.testing.assert_array_equal(d.astype(np.float64), a.astype(np.float64) @ b.astype(np.float64))
 
 
-def fused(a: float, b: float, c: float) -> np.float32:
-    """a b + c in fp32, rounded once: a b is exact in double; to odd, so that the second rounding is harmless."""
-    product, c = float(a) * float(b), float(c)
-    total = product + c
-    rest = total - product
-    error = (product - (total - rest)) + (c - rest)
-    if error != 0.0:
-        bits = np.float64(total).view(np.int64)
-        if (error < 0) != (total < 0):
-            bits -= 1
-        total = (bits | np.int64(1)).view(np.float64)
-    return np.float32(total)
+def fused(a: float, b: float, c: float, acc: str) -> float:
+    """a b + c, rounded once to fp32 (or to double, if that is what is summed)."""
+    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    nearest = float(exact)  # correctly rounded to double
+    if acc == "f64" or exact == Fraction(nearest):
+        return nearest if acc == "f64" else float(np.float32(nearest))
+    # To odd, so that the second rounding is harmless.
+    bits = np.float64(nearest).view(np.int64)
+    if abs(Fraction(nearest)) > abs(exact):
+        bits -= 1
+    return float(np.float32((bits | np.int64(1)).view(np.float64)))
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("shape,t,acc", _PRODUCTS, ids=_IDS)
-def test_products_to_the_bit(shape: Shape, t: str, acc: str, in_place: bool, each_executor: str) -> None:
-    """The machine adds in fp32, one product after the other; the other executor exactly, and rounds once."""
-    a, b = random_matrix((16, shape.k), t, 1), random_matrix((shape.k, 8), t, 2)
-    c = np.random.default_rng(3).standard_normal((16, 8)).astype(_TYPES[acc])
-    expected = np.zeros((16, 8), np.float32)
-    for m, n in np.ndindex(16, 8):
-        total = np.float32(c[m, n])
+@pytest.mark.parametrize("product", [p for p in _PRODUCTS if p[3] != "s32"], ids=[i for i in _IDS if "s32" not in i])
+def test_products_to_the_bit(product: tuple[Shape, str, str, str], in_place: bool, each_executor: str) -> None:
+    """The machine adds in fp32, one product after the other; the other executor in double, and rounds once."""
+    shape, left, right, acc = product
+    a, b = random_matrix((shape.rows, shape.k), left, 1), random_matrix((shape.k, 8), right, 2)
+    c = np.random.default_rng(3).standard_normal((shape.rows, 8)).astype(_TYPES[acc])
+    expected = np.zeros((shape.rows, 8), np.float64)
+    for m, n in np.ndindex(shape.rows, 8):
+        total = float(c[m, n])
         for k in range(shape.k):
-            total = fused(a[m, k], b[k, n], total)
-        if each_executor == "numpy":
+            total = fused(a[m, k], b[k, n], total, acc)
+        if each_executor == "numpy" and acc != "f64":
             total = np.float32(math.fsum([c[m, n], *(a[m].astype(float) * b[:, n].astype(float))]))
         expected[m, n] = total
-    d = multiply(shape, t, acc, a, b, c, in_place)
-    np.testing.assert_array_equal(d, expected.astype(_TYPES[acc]))
+    np.testing.assert_array_equal(multiply(product, a, b, c, in_place=in_place), expected.astype(_TYPES[acc]))
 
 
-@pytest.mark.parametrize("shape,t,acc", _PRODUCTS, ids=_IDS)
-def test_exact_sums_of_integers(shape: Shape, t: str, acc: str) -> None:
+@pytest.mark.parametrize("product", _PRODUCTS, ids=_IDS)
+def test_exact_sums_of_integers(product: tuple[Shape, str, str, str]) -> None:
+    shape, left, right, acc = product
     rng = np.random.default_rng(4)
-    a, b = (rng.integers(-8, 9, size).astype(np.float32) for size in ((16, shape.k), (shape.k, 8)))
-    c = rng.integers(-8, 9, (16, 8)).astype(np.float32)
-    d = multiply(shape, t, acc, a.astype(_TYPES[t]), b.astype(_TYPES[t]), c.astype(_TYPES[acc]))
+    low = 0 if "u8" in (left, right) else -8
+    a, b = (rng.integers(low, 9, size).astype(np.float32) for size in ((shape.rows, shape.k), (shape.k, 8)))
+    c = rng.integers(-8, 9, (shape.rows, 8)).astype(np.float32)
+    d = multiply(product, a.astype(_TYPES[left]), b.astype(_TYPES[right]), c.astype(_TYPES[acc]))
     np.testing.assert_array_equal(d.astype(np.float32), a @ b + c)
+
+
+@pytest.mark.parametrize("saturates", [False, True])
+@pytest.mark.parametrize("product", [p for p in _PRODUCTS if p[3] == "s32"], ids=[i for i in _IDS if "s32" in i])
+def test_integers_wrap_or_saturate(product: tuple[Shape, str, str, str], saturates: bool) -> None:
+    shape, left, right, _ = product
+    a, b = random_matrix((16, shape.k), left, 5), random_matrix((shape.k, 8), right, 6)
+    exact = a.astype(np.int64) @ b.astype(np.int64)
+    limits = np.iinfo(np.int32)
+    c = np.where(exact > 0, limits.max - 1000, limits.min + 1000).astype(np.int32)
+    total = exact + c
+    assert (total > limits.max).any()
+    wanted = np.clip(total, limits.min, limits.max) if saturates else total.astype(np.uint32).view(np.int32)
+    got = multiply(product, a, b, c, modifier=".satfinite" if saturates else "")
+    np.testing.assert_array_equal(got, wanted)
+
+
+_HALVES, _HALF_SUMS, _TF32 = _PRODUCTS[0], _PRODUCTS[2], _PRODUCTS[6]
 
 
 def test_special_values() -> None:
     a, b = np.zeros((16, 16), np.float16), np.zeros((16, 8), np.float16)
     a[0, 3], a[1, 4], a[2, 5], a[3, 6] = np.inf, np.nan, np.inf, 6e-8  # the least subnormal
     b[3, 0], b[5, 0], b[6, 0] = 2.0, 0.0, 65504.0
-    d = multiply(_K16, "f16", "f32", a, b, None)
+    d = multiply(_HALVES, a, b, None)
     assert d[0, 0] == np.inf and d[3, 0] == np.float32(2.0**-24) * 65504
     nans = np.isnan(d)
     # inf * 0 where A is infinite, NaN where A is NaN, canonical everywhere.
     assert nans[0, 1:].all() and nans[1].all() and nans[2].all() and not nans[3:].any()
     assert (d.view(np.uint32)[nans] == 0x7FFFFFFF).all()
-    high = multiply(_K16, "f16", "f16", np.full((16, 16), 100, np.float16), np.full((16, 8), 100, np.float16), None)
+    high = multiply(_HALF_SUMS, np.full((16, 16), 100, np.float16), np.full((16, 8), 100, np.float16), None)
     assert np.isinf(high).all()
 
 
 def test_tf32_takes_no_notice_of_the_lowest_bits() -> None:
     a, b = random_matrix((16, 8), "tf32", 5), random_matrix((8, 8), "tf32", 6)
     noisy = (a.view(np.uint32) | 0x1FFF).view(np.float32)
-    np.testing.assert_array_equal(
-        multiply(_TF32_K8, "tf32", "f32", noisy, b, None), multiply(_TF32_K8, "tf32", "f32", a, b, None)
-    )
+    np.testing.assert_array_equal(multiply(_TF32, noisy, b, None), multiply(_TF32, a, b, None))
 
 
 def load_matrices(count: int, trans: bool, space: str, tile: np.ndarray, offsets: np.ndarray, order="round_robin"):
@@ -340,6 +398,7 @@ def test_a_warp_that_is_not_whole_is_told() -> None:
     ("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%d0,%d1,%d2,%d3}, {%a0,%a1}, {%b0}, {%d0,%d1,%d2,%d3}", 80),
     ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0,%d1,%d2,%d3}, {%a0,%a1}, {%b0}, {%d0,%d1,%d2,%d3}", 75),
     ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%d0}, [%a0]", 75),
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%d0,%d1,%d2,%d3}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%d0,%d1,%d2,%d3}", 89),
     ("movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0", 75),
     ("cp.async.ca.shared.global [%a0], [%x0], 4", 80),
     ("cp.async.commit_group", 80),

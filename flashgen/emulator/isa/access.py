@@ -127,6 +127,12 @@ def build_prefetch(low: Lowering, ins: Instruction, f: Fields) -> None:
     low.emit(ins, "prefetch", [], [], unit="control")
 
 
+def build_policy(low: Lowering, ins: Instruction, f: Fields) -> None:
+    """``createpolicy d, ...``: a cache policy, which changes nothing here; any value serves."""
+    need(low, ins, 1, 3)
+    low.emit(ins, "mov.b64", [low.write(ins.operands[0], "b64", ins), Const(0, 64)], [0], unit="move")
+
+
 def build_cvta(low: Lowering, ins: Instruction, f: Fields) -> None:
     """``cvta`` adds a window's address, ``cvta.to`` takes it away; global addresses stay."""
     need(low, ins, 2)

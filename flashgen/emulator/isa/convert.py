@@ -7,6 +7,7 @@ from flashgen.emulator.isa.entry import Entry
 
 _INT = "u8|u16|u32|u64|s8|s16|s32|s64"
 _FLOAT = "f16|bf16|f32|f64"
+_FP8 = "e4m3x2|e5m2x2"
 _UNIT = "convert"
 
 ENTRIES = (
@@ -29,6 +30,9 @@ ENTRIES = (
         _UNIT,
         (0, 0, 0, 0, "rnd", 0, 0, "#finish"),
     ),
+    Entry(f"cvt.rn.satfinite[.relu].<t:{_FP8}>.f32", "*d:{t} a:f32 b:f32", "cvt.{t}.f32", _UNIT, ("relu",), since=89),
+    Entry(f"cvt.rn.satfinite[.relu].<t:{_FP8}>.f16x2", "*d:{t} a:f16x2", "cvt.{t}.f16x2", _UNIT, ("relu",), since=89),
+    Entry(f"cvt.rn[.relu].f16x2.<t:{_FP8}>", "*d:f16x2 a:{t}", "cvt.f16x2.{t}", _UNIT, ("relu",), since=89),
     Entry("cvt.rna.tf32.f32", "*d:b32 a:f32", "cvt.rna.tf32", _UNIT),
     Entry("cvt.rn.f32.s32", "*d:f32 a:s32", "cvt.plain.f32.s32", _UNIT),
     Entry(f"cvt[.sat].<d:{_INT}>.<s:{_INT}>", unit=_UNIT, build=build_convert),

@@ -8,6 +8,7 @@ from flashgen.emulator.isa.access import (
     build_isspacep,
     build_load,
     build_mapa,
+    build_policy,
     build_prefetch,
     build_store,
 )
@@ -27,6 +28,7 @@ _ATOMIC_PLACES = (
     ".<space:SPACE>.<sem:SEM>[.<scope:SCOPE>]",
     ".<space:SPACE>.<scope:SCOPE>[.<sem:SEM>]",
 )
+_PRIORITIES = "evict_last|evict_normal|evict_first|evict_unchanged"
 _WINDOWS = "global|shared|shared::cta|shared::cluster|local|const|param|param::entry"
 
 ENTRIES = (
@@ -54,6 +56,12 @@ ENTRIES = (
     Entry("prefetch.global.L2::<policy:evict_last|evict_normal>", unit="control", build=build_prefetch),
     Entry("prefetchu.L1", unit="control", build=build_prefetch),
     Entry("discard[.global].L2", unit="control", build=build_prefetch),
+    Entry(
+        f"createpolicy.fractional.L2::<first:{_PRIORITIES}>[.L2::<second:evict_first|evict_unchanged>].b64",
+        unit="move",
+        build=build_policy,
+        since=80,
+    ),
     Entry(f"cvta[.to].<space:{_WINDOWS}>.u64", unit="move", build=build_cvta),
     Entry(f"isspacep.<space:{_WINDOWS}>", unit="compare", build=build_isspacep),
     Entry("mapa[.<space:shared::cluster>].<t:u32|u64>", unit="move", build=build_mapa),

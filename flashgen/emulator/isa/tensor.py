@@ -1,14 +1,15 @@
 """Tensor cores: matrix products, and the loads and the transposition that arrange their fragments.
 
 A fragment is a register (or several) of each lane. Lane l stands for row g = l / 4 and column pair t = l % 4 of
-a block of 8 rows, so that a 32-bit register of all lanes, read in the order of the lanes, is 8 rows of 8 halves or
-of 4 tf32. In the order of the registers the blocks are, of A: rows 0-7, rows 8-15, then the same for the next
-columns of k; of B (whose "rows" are the columns n): k ascending; of C and D in fp32: column 2t, column 2t + 1 of
-rows 0-7, then of rows 8-15.
+a block of 8 rows, so that a register of all lanes, read in the order of the lanes, is 8 rows of 16 bytes, 8 halves, 4
+tf32 or 4 doubles. In the order of the registers the blocks are, of A: rows 0-7, rows 8-15 (if it has them), then the
+same for the next columns of k; of B (whose "rows" are the columns n): k ascending; of C and D: rows 0-7, then rows
+8-15, each as one register of halves, or as two of which one holds the columns 2t and the other the columns 2t + 1.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from flashgen.emulator.isa.access import address, elements_of
@@ -21,25 +22,33 @@ from flashgen.emulator.ptx.types import WIDTHS
 if TYPE_CHECKING:
     from flashgen.emulator.program.lower import Lowering
 
+_LANES = 32
 _ROW_BYTES = 16  # of the 8 x 8 matrices of 16-bit elements
 
 
 def build_mma(low: Lowering, ins: Instruction, f: Fields) -> None:
-    """``mma d, a, b, c``: handler ``mma.<shape>.<accumulator>.<operand>``, slots d, a, b, c.
+    """``mma d, a, b, c``: handler ``mma.<shape>.<accumulator>.<type of A>[.<type of B>]``, slots d, a, b, c.
 
-    ``aux`` counts the registers of each of them.
+    ``aux`` counts the registers of each of them, and says whether the sums saturate. B's type is named for those of
+    8 bits, which may be mixed.
     """
     need(low, ins, 4)
-    depth = int(f["shape"].rpartition("k")[2])
-    per_register = 32 // WIDTHS[f["t"]]
-    accumulators = 4 if f["d"] == "f32" else 2
-    counts = (accumulators, 16 * depth // per_register // 32, 8 * depth // per_register // 32, accumulators)
-    types = ("f32" if f["d"] == "f32" else "b32", "b32", "b32", "f32" if f["d"] == "f32" else "b32")
+    shape = re.fullmatch(r"m(\d+)n8k(\d+)", f["shape"])
+    assert shape is not None
+    rows, depth = int(shape[1]), int(shape[2])
+    operand = "b64" if f["a"] == "f64" else "b32"
+    accumulator = f["d"] if f["d"] in ("f32", "f64") else "b32"
+    per_register = WIDTHS[operand] // WIDTHS[f["a"]]
+    sums = rows * 8 // _LANES // (2 if f["d"] == "f16" else 1)
+    counts = (sums, rows * depth // per_register // _LANES, 8 * depth // per_register // _LANES, sums)
     slots: list[Slot] = []
-    for which, (operand, count, type_name) in enumerate(zip(ins.operands, counts, types, strict=True)):
-        registers = _registers(low, ins, operand, count)
+    for which, (fragment, count) in enumerate(zip(ins.operands, counts, strict=True)):
+        type_name = accumulator if which in (0, 3) else operand
+        registers = _registers(low, ins, fragment, count)
         slots += [low.write(r, type_name, ins) if which == 0 else low.read(r, type_name, ins) for r in registers]
-    low.emit(ins, f"mma.{f['shape']}.{f['d']}.{f['t']}", slots, list(range(accumulators)), aux=counts, unit="mma")
+    handler = ".".join(("mma", f["shape"], f["d"], f["a"], *([f["b"]] if f.get("b") else [])))
+    aux = (*counts, int(bool(f.get("satfinite"))))
+    low.emit(ins, handler, slots, list(range(sums)), aux=aux, unit="mma")
 
 
 def build_ldmatrix(low: Lowering, ins: Instruction, f: Fields) -> None:
@@ -65,23 +74,26 @@ def _registers(low: Lowering, ins: Instruction, operand: Operand, count: int) ->
 
 
 _SPACES = "shared|shared::cta"
-_K8 = "m16n8k8"
-_K16 = "m16n8k16"
+_BYTES = "s8|u8"
+_FP8 = "e4m3|e5m2"
 _PRODUCTS = (
-    # accumulator, operands, shape, least architecture
-    ("f32", "f16", _K8, 75),
-    ("f16", "f16", _K8, 75),
-    ("f32", "f16", _K16, 80),
-    ("f16", "f16", _K16, 80),
-    ("f32", "bf16", _K8, 80),
-    ("f32", "bf16", _K16, 80),
-    ("f32", "tf32", "m16n8k4", 80),
-    ("f32", "tf32", _K8, 80),
+    # accumulator, type of A, of B if it may be another, shapes, least architecture
+    ("f32", "f16", "", "m16n8k8", 75),
+    ("f16", "f16", "", "m16n8k8", 75),
+    ("f32", "f16", "", "m16n8k16", 80),
+    ("f16", "f16", "", "m16n8k16", 80),
+    ("f32", "bf16", "", "m16n8k8|m16n8k16", 80),
+    ("f32", "tf32", "", "m16n8k4|m16n8k8", 80),
+    ("f64", "f64", "", "m8n8k4", 80),
+    ("s32", _BYTES, _BYTES, "m16n8k16|m16n8k32", 80),
+    ("f32", _FP8, _FP8, "m16n8k32", 89),
+    ("f16", _FP8, _FP8, "m16n8k32", 89),
 )
 
 
-def _product(d: str, t: str, shape: str, since: int) -> Entry:
-    syntax = f"mma.sync.aligned.<shape:{shape}>.row.col.<d:{d}>.<t:{t}>.{t}.{d}"
+def _product(d: str, a: str, b: str, shapes: str, since: int) -> Entry:
+    right, saturates = f"<b:{b}>" if b else a, "[.satfinite]" if d == "s32" else ""
+    syntax = f"mma.sync.aligned.<shape:{shapes}>.row.col{saturates}.<d:{d}>.<a:{a}>.{right}.{d}"
     return Entry(syntax, unit="mma", build=build_mma, since=since)
 
 

@@ -1,7 +1,8 @@
 """Tensor cores: products of matrices that lie in the registers of a warp, and how they get there.
 
 Which lane holds which element is the manual's: lane l is thread t = l % 4 of group g = l / 4. Products are exact
-in double, are added up there, and are rounded once; the order in which hardware adds is not known.
+in double, are added up there, and are rounded once; the order in which hardware adds is not known. (Those of
+doubles are added one after the other.)
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from flashgen.emulator.lockstep.access import LOAD, Access
 from flashgen.emulator.lockstep.lanes import WARP, Array
 from flashgen.emulator.lockstep.memory import addresses, by_space
-from flashgen.emulator.lockstep.ops.floating import canonical
+from flashgen.emulator.lockstep.ops.eight_bits import EIGHT_BITS
+from flashgen.emulator.lockstep.ops.floating import canonical, fma64
 from flashgen.emulator.lockstep.ops.rounding import FORMATS, decode, encode, quantise
 from flashgen.emulator.lockstep.step import Run, SlotNumbers
 from flashgen.emulator.lockstep.wave import Wave
 from flashgen.emulator.program.ops import Op
 
-_ROWS, _COLUMNS = 16, 8  # of D
+_COLUMNS = 8  # of D
 _SIDE, _ROW_BYTES = 8, 16  # of the matrices of 16-bit elements that ldmatrix and movmatrix take
 _GROUP, _THREAD = np.arange(WARP)[:, None] // 4, np.arange(WARP)[:, None] % 4
+_BYTES: dict[str, npt.DTypeLike] = {"s8": np.int8, "u8": np.uint8} | {k: form.dtype for k, form in EIGHT_BITS.items()}
 
 
 class _Places(NamedTuple):
@@ -31,26 +35,33 @@ class _Places(NamedTuple):
     column: Array
 
 
-def _places_of_a(depth: int, kind: str) -> _Places:
-    """Rows are the groups and those 8 further on; the columns of 16-bit elements come in pairs."""
-    if kind == "tf32":
-        i = np.arange(depth // 2)
-        return _Places(_GROUP + 8 * (i % 2), _THREAD + 4 * (i // 2))
-    i = np.arange(depth // 2)
-    return _Places(_GROUP + 8 * (i // 2 % 2), 2 * _THREAD + i % 2 + 8 * (i // 4))
+def _places(count: int, per_register: int, below: int) -> tuple[Array, Array]:
+    """Which 8 rows each element of a lane lies in, and in which column.
+
+    A register holds neighbouring columns. ``below`` registers lie below each other; those after them hold the
+    columns that come behind the 4 threads'.
+    """
+    i = np.arange(count)
+    register = i // per_register
+    column = per_register * _THREAD + i % per_register + 4 * per_register * (register // below)
+    return register % below, column
 
 
-def _places_of_b(depth: int, kind: str) -> _Places:
+def _places_of_a(rows: int, depth: int, per_register: int) -> _Places:
+    """Rows are the groups and those 8 further on."""
+    block, column = _places(rows * depth // WARP, per_register, rows // 8)
+    return _Places(_GROUP + 8 * block, column)
+
+
+def _places_of_b(depth: int, per_register: int) -> _Places:
     """Columns are the groups; rows as the columns of A."""
-    i = np.arange(depth // 4)
-    if kind == "tf32":
-        return _Places(_THREAD + 4 * i, np.broadcast_to(_GROUP, (WARP, len(i))))
-    return _Places(2 * _THREAD + i % 2 + 8 * (i // 2), np.broadcast_to(_GROUP, (WARP, len(i))))
+    _, row = _places(depth * _COLUMNS // WARP, per_register, 1)
+    return _Places(row, np.broadcast_to(_GROUP, row.shape))
 
 
-def _places_of_c() -> _Places:
-    i = np.arange(4)
-    return _Places(_GROUP + 8 * (i // 2), 2 * _THREAD + i % 2)
+def _places_of_c(rows: int) -> _Places:
+    block, column = _places(rows * _COLUMNS // WARP, 2, rows // 8)
+    return _Places(_GROUP + 8 * block, column)
 
 
 def _elements(wave: Wave, slots: SlotNumbers, kind: str) -> Array:
@@ -58,6 +69,12 @@ def _elements(wave: Wave, slots: SlotNumbers, kind: str) -> Array:
     registers = np.stack([wave.values[slot] for slot in slots], axis=1)
     if kind in ("f16", "bf16"):
         values = decode(registers.view(np.uint16), kind)
+    elif kind in _BYTES:
+        values = registers.view(np.uint8).view(_BYTES[kind]).astype(np.float64)
+    elif kind == "f64":
+        values = registers.view(np.float64)
+    elif kind == "s32":
+        values = registers.view(np.int32).astype(np.float64)
     else:
         bits = registers & np.uint32(0xFFFFE000) if kind == "tf32" else registers
         values = bits.view(np.float32).astype(np.float64)
@@ -70,24 +87,48 @@ def _matrix(elements: Array, places: _Places, rows: int, columns: int) -> Array:
     return matrix
 
 
+def _registers(elements: Array, kind: str, saturates: bool) -> Array:
+    """Sums as what accumulators hold: (lane, register)."""
+    if kind == "f16":
+        return encode(quantise(elements, 0.0, FORMATS["f16"]), "f16").view(np.uint32)
+    if kind == "f64":
+        return canonical(elements).view(np.uint64)
+    if kind == "s32":  # exact until here
+        limits = np.iinfo(np.int32)
+        sums = np.clip(elements, limits.min, limits.max) if saturates else elements
+        return sums.astype(np.int64).astype(np.uint32)
+    return canonical(elements.astype(np.float32)).view(np.uint32)
+
+
+def _sums(left: Array, right: Array, start: Array, kind: str) -> Array:
+    """C + A B, in double. For doubles themselves each product is added by a fused multiply-add."""
+    total = start
+    if kind != "f64":
+        total = np.einsum("wik,wkj->wij", left, right) + start
+    else:
+        for k in range(left.shape[2]):
+            a, b, c = np.broadcast_arrays(left[:, :, k, None], right[:, None, k, :], total)
+            total = fma64(a.reshape(-1), b.reshape(-1), c.reshape(-1)).reshape(start.shape)
+    return total
+
+
 def multiply(op: Op, index: int, slots: SlotNumbers) -> Run:
     """mma: D = A B + C."""
-    _, shape, accumulator, kind = op.handler.split(".")
-    depth = int(shape.rpartition("k")[2])
-    ends = np.cumsum(op.aux).tolist()
+    _, shape, accumulator, *kinds = op.handler.split(".")
+    rows, depth = (int(number) for number in shape.removeprefix("m").split("n8k"))
+    kind_of_a, kind_of_b, saturates = kinds[0], kinds[-1], bool(op.aux[4])
+    ends = np.cumsum(op.aux[:4]).tolist()
     d, a, b, c = (slots[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))
-    of_a, of_b, of_c = _places_of_a(depth, kind), _places_of_b(depth, kind), _places_of_c()
+    per_register = rows * depth // WARP // len(a)
+    of_a, of_b = _places_of_a(rows, depth, per_register), _places_of_b(depth, per_register)
+    of_c = _places_of_c(rows)
 
     def run(wave: Wave, mask: Array | None) -> None:
-        left = _matrix(_elements(wave, a, kind), of_a, _ROWS, depth)
-        right = _matrix(_elements(wave, b, kind), of_b, depth, _COLUMNS)
-        start = _matrix(_elements(wave, c, accumulator), of_c, _ROWS, _COLUMNS)
-        product = np.einsum("wik,wkj->wij", left, right) + start
-        elements = product[:, of_c.row, of_c.column].reshape(-1, 4)
-        if accumulator == "f16":
-            registers = encode(quantise(elements, 0.0, FORMATS["f16"]), "f16").view(np.uint32)
-        else:
-            registers = canonical(elements.astype(np.float32)).view(np.uint32)
+        left = _matrix(_elements(wave, a, kind_of_a), of_a, rows, depth)
+        right = _matrix(_elements(wave, b, kind_of_b), of_b, depth, _COLUMNS)
+        start = _matrix(_elements(wave, c, accumulator), of_c, rows, _COLUMNS)
+        sums = _sums(left, right, start, accumulator)
+        registers = _registers(sums[:, of_c.row, of_c.column].reshape(-1, of_c.row.shape[1]), accumulator, saturates)
         for k, slot in enumerate(d):
             wave.put(slot, np.ascontiguousarray(registers[:, k]), mask)
 

@@ -15,7 +15,7 @@ const std::vector<TableEntry>& handlers() {
         for (const Table& table : {integer_table(), bits_table(), float_table(), rounding_table(), half_table(),
                                    compare_table(), convert_table(), move_table(), memory_table(), atomic_table(),
                                    control_table(), warp_table(), tensor_table(), matrix_load_table(),
-                                   async_copy_table()})
+                                   async_copy_table(), tensor_bytes_table(), convert_fp8_table()})
             entries.insert(entries.end(), table.entries, table.entries + table.size);
         return entries;
     }();

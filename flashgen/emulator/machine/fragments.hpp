@@ -1,5 +1,5 @@
-// Fragments of matrices: a 32-bit register of all lanes, read in the order of the lanes, is 8 rows of 8 halves
-// or of 4 words, row after row (flashgen/emulator/isa/tensor.py). So blocks of a matrix are plain arrays here.
+// Fragments of matrices: a 32-bit register of all lanes, read in the order of the lanes, is 8 rows of 16 bytes, row
+// after row (flashgen/emulator/isa/tensor.py). So blocks of a matrix are plain arrays here.
 #pragma once
 #include "handlers.hpp"
 
@@ -40,10 +40,11 @@ inline const Ins* as_warp(const Ins* i, Warp& w, F&& run) {
     return after_sync(i, w);
 }
 
-// A register from an array in the order of the lanes.
+// A register of T from an array in the order of the lanes.
+template <class T>
 inline void set_register(Warp& w, uint32_t offset, const void* values) {
-    uint32_t* d = w.reg<uint32_t>(offset);
-    const auto* v = static_cast<const uint32_t*>(values);
+    T* d = w.reg<T>(offset);
+    const T* v = static_cast<const T*>(values);
     each_lane(w.exec, [=](int l) { d[l] = v[l]; });
 }
 

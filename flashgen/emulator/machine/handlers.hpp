@@ -95,6 +95,8 @@ Table atomic_table();
 Table control_table();
 Table warp_table();
 Table tensor_table();
+Table tensor_bytes_table();
+Table convert_fp8_table();
 Table matrix_load_table();
 Table async_copy_table();
 

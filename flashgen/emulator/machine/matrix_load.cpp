@@ -46,7 +46,7 @@ const Ins* ldmatrix(const Ins* i, Warp& w) {
                 transpose<kBlockHalves>(turned, static_cast<const uint16_t*>(matrix));
                 matrix = turned;
             }
-            set_register(w, i->op[1 + k], matrix);
+            set_register<uint32_t>(w, i->op[1 + k], matrix);
         }
     });
     return next == i + 1 ? after_access(i, w) : next;

@@ -53,20 +53,17 @@ def attention(
 
 @triton.jit
 def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr):
-    """C = A B of contiguous matrices."""
+    """C = A B of contiguous matrices, summed in the type of C; K is a multiple of BK."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
-    acc = tl.zeros([BM, BN], tl.float32)
+    acc = tl.zeros([BM, BN], c.dtype.element_ty)
     for start in tl.range(0, K, BK, num_stages=STAGES):
         inner = start + tl.arange(0, BK)
-        inside = inner < K
-        left = tl.load(a + rows[:, None] * K + inner[None, :], mask=(rows[:, None] < M) & inside[None, :], other=0.0)
-        right = tl.load(
-            b + inner[:, None] * N + columns[None, :], mask=inside[:, None] & (columns[None, :] < N), other=0.0
-        )
-        acc = tl.dot(left, right, acc)
+        left = tl.load(a + rows[:, None] * K + inner[None, :], mask=rows[:, None] < M)
+        right = tl.load(b + inner[:, None] * N + columns[None, :], mask=columns[None, :] < N)
+        acc = tl.dot(left, right, acc, out_dtype=c.dtype.element_ty)
     inside = (rows[:, None] < M) & (columns[None, :] < N)
-    tl.store(c + rows[:, None] * N + columns[None, :], acc.to(c.dtype.element_ty), mask=inside)
+    tl.store(c + rows[:, None] * N + columns[None, :], acc, mask=inside)
 
 
 @triton.jit

@@ -16,7 +16,10 @@ pytest.importorskip("triton", reason="the judges extra installs Triton")
 import judge_kernels as kernels
 
 _ORDERS = ("round_robin", "reverse", "random")
-_TYPES = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32}
+_TYPES = {
+    "fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "i8": np.int8,
+    "fp8e5": ml_dtypes.float8_e5m2, "fp8e4nv": ml_dtypes.float8_e4m3fn,
+}  # fmt: skip
 # tl.dot of fp32 is TF32: 10 bits of mantissa.
 _TOLERANCES = {"fp16": 2e-3, "bf16": 1.6e-2, "fp32": 1e-2}
 _LSE_TOLERANCES = {"fp16": 3e-6, "bf16": 3e-6, "fp32": 5e-3}
@@ -91,18 +94,25 @@ def test_attention_for_other_architectures(arch: int) -> None:
     attend("fp16", 64, True, (100, 100), arch=arch).raise_for_findings()
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
-def test_matrix_product(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "arch"), [("fp16", 80), ("bf16", 80), ("fp32", 80), ("i8", 80), ("fp8e5", 89), ("fp8e4nv", 89)]
+)
+def test_matrix_product(dtype: str, arch: int) -> None:
+    """Within the bound of a sum in fp32, term after term; integers exactly; TF32 cuts 2^-10 of each factor, at most."""
     rng = np.random.default_rng(0)
-    m, n, k = 100, 144, 136
-    a, b = (rng.standard_normal(shape).astype(_TYPES[dtype]) for shape in ((m, k), (k, n)))
-    c = np.zeros((m, n), np.float32)
-    types = {"a": f"*{dtype}", "b": f"*{dtype}", "c": "*fp32", "M": "i32", "N": "i32", "K": "i32"}
+    m, n, k = 100, 144, 160
+    a, b = (rng.standard_normal(shape) for shape in ((m, k), (k, n)))
+    a, b = ((40 * x if dtype == "i8" else x).astype(_TYPES[dtype]) for x in (a, b))
+    total = "i32" if dtype == "i8" else "fp32"
+    c = np.zeros((m, n), np.int32 if dtype == "i8" else np.float32)
+    types = {"a": f"*{dtype}", "b": f"*{dtype}", "c": f"*{total}", "M": "i32", "N": "i32", "K": "i32"}
     constants = {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3}
-    report = launch("matmul", types, constants, (2, 3), [In(a), In(b), Out(c), m, n, k])
+    report = launch("matmul", types, constants, (2, 3), [In(a), In(b), Out(c), m, n, k], arch)
     report.raise_for_findings()
-    wanted = a.astype(np.float64) @ b.astype(np.float64)
-    assert np.abs(c - wanted).max() < (2e-5 if dtype == "fp16" else 5e-2)
+    assert report.instructions["mma"]
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    relative = {"i8": 0.0, "fp32": 2 * 2**-10 + k * 2**-24}.get(dtype, k * 2**-24)
+    assert (np.abs(c - wide_a @ wide_b) <= relative * (np.abs(wide_a) @ np.abs(wide_b))).all()
 
 
 @pytest.mark.parametrize("order", _ORDERS)

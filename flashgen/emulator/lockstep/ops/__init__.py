@@ -8,6 +8,7 @@ from flashgen.emulator.lockstep.ops import (
     bits,
     compare,
     convert,
+    eight_bits,
     extremes,
     floating,
     half,
@@ -15,4 +16,4 @@ from flashgen.emulator.lockstep.ops import (
     move,
 )
 
-__all__ = ["approximate", "bits", "compare", "convert", "extremes", "floating", "half", "integer", "move"]
+__all__ = ["approximate", "bits", "compare", "convert", "eight_bits", "extremes", "floating", "half", "integer", "move"]
