@@ -349,6 +349,50 @@ def test_ldmatrix_faults_are_told() -> None:
     assert [(f.kind, f.lanes) for f in report.of_kind("out-of-bounds")] == [("out-of-bounds", 1 << 5)]
 
 
+_IN_ONE_WARP = f"""{_HEAD}
+.entry k(.param .u64 out)
+{{
+    .reg .b32 %t, %s, %r<4>, %d<4>; .reg .b64 %x; .reg .pred %p;
+    .shared .align 16 .b8 tile[512];
+    mov.u32 %t, %tid.x; mov.u32 %s, tile; mad.lo.u32 %r0, %t, 16, %s; xor.b32 %r1, %t, 1; mad.lo.u32 %r1, %r1, 16, %s;
+    st.shared.v4.b32 [%r0], {{%t, %t, %t, %t}};
+    bar.warp.sync -1;
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%d0, %d1, %d2, %d3}}, [%r0];
+    add.u32 %r2, %t, 100;
+    st.shared.v4.b32 [%r1], {{%r2, %r2, %r2, %r2}};
+    bar.warp.sync -1;
+    ld.shared.b32 %r3, [%r0+4];
+    ld.param.u64 %x, [out]; mad.wide.u32 %x, %t, 4, %x; st.global.b32 [%x], %r3; ret;
+}}"""
+
+
+@pytest.mark.parametrize("change,races", [
+    (("", ""), False),
+    (("bar.warp.sync -1;\n    ldmatrix", "ldmatrix"), True),  # written by one lane, read for others
+    (("ldmatrix", "ld.shared.b32 %r3, [%r0]; ldmatrix"), True),  # one lane's own read, then another's write
+    (("ldmatrix", "ld.shared.b32 %r3, [%r0]; bar.warp.sync -1; ldmatrix"), False),
+    (("add.u32 %r2", "ld.shared.b32 %r3, [%r1]; add.u32 %r2"), False),  # by the lane that will write there
+    (("add.u32 %r2", "ld.shared.b32 %r3, [%r0]; add.u32 %r2"), True),
+])  # fmt: skip
+@pytest.mark.parametrize("order", ["round_robin", "reverse", "random"])
+def test_within_a_warp_ldmatrix_reads_at_once(change: tuple[str, str], races: bool, order: str) -> None:
+    """What the warp does after it comes after it; what other lanes wrote before needs a warp barrier."""
+    text = _IN_ONE_WARP.replace(*change) if change[0] else _IN_ONE_WARP
+    out = np.zeros(32, np.uint32)
+    report = Module(text).launch("k", 1, 32, [Out(out)], schedule=Schedule(warps=order))
+    assert {f.kind for f in report.findings} == ({"race"} if races else set()), str(report)
+    assert out.tolist() == [(t ^ 1) + 100 for t in range(32)]
+
+
+def test_between_warps_ldmatrix_is_a_read_like_any() -> None:
+    text = _IN_ONE_WARP.replace("xor.b32 %r1, %t, 1;", "xor.b32 %r1, %t, 32;").replace("tile[512]", "tile[1024]")
+    for order in ("round_robin", "reverse", "random"):
+        report = Module(text).launch("k", 1, 64, [Out(np.zeros(64, np.uint32))], schedule=Schedule(warps=order))
+        assert {f.kind for f in report.findings} == {"race"}
+    fixed = text.replace("bar.warp.sync -1;", "bar.sync 0;").replace("add.u32 %r2", "bar.sync 0; add.u32 %r2")
+    Module(fixed).launch("k", 1, 64, [Out(np.zeros(64, np.uint32))]).raise_for_findings()
+
+
 @pytest.mark.parametrize("order", ["round_robin", "reverse", "random"])
 def test_movmatrix(order: str) -> None:
     block = np.random.default_rng(0).integers(0, 1 << 16, (8, 8), dtype=np.uint16)

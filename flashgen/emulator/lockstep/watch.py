@@ -30,7 +30,7 @@ class Accesses:
     Attributes:
         cell: what was touched; ``what``: read, written with what was there, changed.
         thread: who, by number in the launch; ``clock``, ``row``: when (see `History`).
-        how: `STRONG` if atomic or volatile, `COLLECTIVE` if on behalf of all lanes of the warp.
+        how: `STRONG` if atomic or volatile, `COLLECTIVE` if on behalf of all lanes of the warp, at once.
         instruction, size: of the access; ``step``: a number of its own for each instruction executed.
     """
 
@@ -188,8 +188,11 @@ def find_races(accesses: Accesses, history: History, cta_threads: int) -> Pairs 
 
 def _unordered(a: Accesses, later: Array, earlier: Array, history: History, cta_threads: int) -> Array:
     first, second = a.thread[earlier], a.thread[later]
-    collective = (first // WARP == second // WARP) & (((a.how[earlier] | a.how[later]) & COLLECTIVE) != 0)
-    candidates = (a.cell[earlier] == a.cell[later]) & ((first != second) | collective) & (a.step[later] > 0)
+    same_warp = first // WARP == second // WARP
+    for_others = same_warp & ((a.how[later] & COLLECTIVE) != 0)
+    at_once = same_warp & ((a.how[earlier] & COLLECTIVE) != 0)  # what the warp does later comes after it
+    candidates = (a.cell[earlier] == a.cell[later]) & ((first != second) | for_others) & ~at_once
+    candidates &= a.step[later] > 0
     candidates &= (a.how[earlier] & a.how[later] & STRONG) == 0
     same_cta = first // cta_threads == second // cta_threads
     ordered = history.happened(first % cta_threads, a.clock[earlier], a.row[later])

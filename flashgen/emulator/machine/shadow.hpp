@@ -19,7 +19,7 @@ struct Record {
     uint32_t read;     // time of the last read since then
     uint32_t readers;  // warps that have read since then, one bit each
     uint32_t reader;   // thread of the last read; kManyLanes if others of its warp read, too; kAtomicAccess
-                       // if all of these reads were atomic or volatile
+                       // if all of these reads were atomic or volatile; kWholeWarp if the warp read as one
     uint32_t read_ins;
 };
 
@@ -29,7 +29,7 @@ struct Cell : Record {
 };
 
 constexpr uint32_t kInFlightTime = 0xffffffffu;  // `written`: an asynchronous copy is still to write the cell
-constexpr uint32_t kAtomicAccess = 1u << 16, kManyLanes = 1u << 17, kManyBlocks = 1u << 18;
+constexpr uint32_t kAtomicAccess = 1u << 16, kManyLanes = 1u << 17, kManyBlocks = 1u << 18, kWholeWarp = 1u << 19;
 
 // A cell of global memory that kernels may write. Times are those of the block in question. Host threads
 // may update one cell at once only if two blocks use it: a torn cell can then garble the report of that
@@ -74,10 +74,9 @@ public:
 
     // The one cell that [start, start + size) touches, counted from 0; null if there are several.
     Cell* only_cell(uint64_t start, uint32_t size, Viewer viewer) {
-        const uint64_t block = start >> kBlockShift, last = start + size - 1;
-        if (last >> kBlockShift != block) return nullptr;
-        if (undivided(block, size, viewer)) return &cells[block];
-        return start >> shift_ == last >> shift_ ? &cells[blocks_ + (start >> shift_)] : nullptr;
+        const uint64_t block = start >> kBlockShift;
+        if (size == kBlockBytes && start % kBlockBytes == 0 && !divided_[block]) return &cells[block];
+        return only_part(start, size, viewer);
     }
 
     // f(cell, its first byte, its bytes) for each cell in [start, start + size).
@@ -118,6 +117,13 @@ public:
 
 private:
     static constexpr uint32_t kBlockShift = 4, kBlockBytes = 1u << kBlockShift;
+
+    [[gnu::noinline]] Cell* only_part(uint64_t start, uint32_t size, Viewer viewer) {
+        const uint64_t block = start >> kBlockShift, last = start + size - 1;
+        if (last >> kBlockShift != block) return nullptr;
+        if (undivided(block, size, viewer)) return &cells[block];
+        return start >> shift_ == last >> shift_ ? &cells[blocks_ + (start >> shift_)] : nullptr;
+    }
 
     // Whether a block is one cell for an access to `bytes` of it; makes it one, or divides it, where that must be.
     bool undivided(uint64_t block, uint32_t bytes, Viewer viewer) {

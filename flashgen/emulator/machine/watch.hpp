@@ -12,6 +12,7 @@ namespace emu {
 inline bool unordered(const Warp& w, uint32_t lane, uint32_t thread, uint32_t time) {
     const uint32_t warp = warp_of(thread);
     if (warp != w.id) return time > w.seen[warp];
+    if (thread & kWholeWarp) return false;
     const uint32_t other = thread >> 8 & 31u;
     return (other != lane || (thread & kManyLanes)) && (time > w.met[lane] || time > w.met[other]);
 }
@@ -42,13 +43,12 @@ public:
 
     // False: the cells are such that no lane of this warp could race on them.
     bool load(uint32_t lane, bool with_others) {
-        const uint32_t me = thread_id(w_.id, lane) | (with_others ? kManyLanes : 0u);
+        const uint32_t others = access_.collective ? kWholeWarp : with_others ? kManyLanes : 0u;
+        const uint32_t me = thread_id(w_.id, lane) | others;
         if constexpr (!kIsGlobal)
             if (C* cell = shadow_.only_cell(access_.address[lane] - base_, access_.size, viewer()))
                 return load_cell(*cell, lane, me);
-        bool unsettled = false;
-        each_cell(lane, [&](C& cell, uint64_t, uint64_t) { unsettled |= load_cell(cell, lane, me); });
-        return unsettled;
+        return load_cells(lane, me);
     }
 
     // Judges a lane's write against what was there, writes `incoming` (null for atomics, which write
@@ -151,7 +151,12 @@ private:
         return !unordered(w_, lane, cell.writer, cell.written);
     }
 
-    bool load_cell(C& cell, uint32_t lane, uint32_t me) {
+    [[gnu::noinline]] bool load_cells(uint32_t lane, uint32_t me) {
+        bool unsettled = false;
+        each_cell(lane, [&](C& cell, uint64_t, uint64_t) { unsettled |= load_cell(cell, lane, me); });
+        return unsettled;
+    }
+    [[gnu::always_inline]] bool load_cell(C& cell, uint32_t lane, uint32_t me) {
         bool unsettled = false;
         if (cell.written == 0) {
             if (!kIsGlobal) uninitialised_ |= 1u << lane;
@@ -178,10 +183,12 @@ private:
         // Readers that happened before us need no place: whoever is ordered after us is after them.
         const bool alone = reads_are_past(cell);
         const bool same_warp = warp_of(cell.reader) == w_.id && !alone;
-        const bool one_lane = !same_warp || (cell.reader & ~(kAtomicAccess | kManyBlocks)) == me;
+        const bool known = same_warp && !(cell.reader & kWholeWarp);  // by lane
+        const uint32_t before = cell.reader & ~(kAtomicAccess | kManyBlocks);
+        const uint32_t reader = !known ? me : access_.collective ? before : me | (before == me ? 0u : kManyLanes);
         const bool all_strong = access_.strong && (cell.readers == 0 || alone || (cell.reader & kAtomicAccess));
         cell.readers = (alone ? 0u : cell.readers) | 1u << w_.id;
-        cell.reader = me | (one_lane ? 0u : kManyLanes) | (all_strong ? kAtomicAccess : 0u) | blocks;
+        cell.reader = reader | (all_strong ? kAtomicAccess : 0u) | blocks;
         cell.read = now_;
         cell.read_ins = i_->index;
         if (uint32_t* times = read_times(cell)) times[w_.id] = now_;
