@@ -230,26 +230,47 @@ inline void store_elements(const Vec& x, Element* to) {
 
 // ---- Factors: what is broadcast and multiplied with vectors of queries. Two bf16 of K or V. --------
 using KeyElement = Element;
-using Factor = uint32_t;       // the first of the two in the lower half
-constexpr int64_t kDepth = 2;  // dims of K, or rows of V, in a factor
+using Factor = uint32_t;                                // the first of the two in the lower half
+constexpr int64_t kDepth = 2;                           // dims of K, or rows of V, in a factor
+constexpr int64_t kSteps = ceil_div(kHeadDim, kDepth);  // factors in a row of K
 
-// The factor number `step` of a row of K. The last dim of an odd number stands alone.
-inline Factor key_factor(const KeyElement* k, int64_t step) {
-  if (kHeadDim % kDepth != 0 && step == kHeadDim / kDepth) return k[step * kDepth];
+// The factor number `step` of a row of Q or K. The last dim of an odd number stands alone.
+inline Factor key_factor(const KeyElement* row, int64_t step) {
+  if (kHeadDim % kDepth != 0 && step == kSteps - 1) return row[step * kDepth];
   Factor two;
-  __builtin_memcpy(&two, k + step * kDepth, sizeof(two));
+  __builtin_memcpy(&two, row + step * kDepth, sizeof(two));
   return two;
 }
 
+// kLanes factors of a row of Q from number `step` on; zeros past its end.
+inline Vec load_factors(const Element* q, int64_t step) {
+  BitsVec factors = {};
+  if constexpr (kHeadDim % kDepth == 0 && kSteps >= kLanes) {
+    __builtin_memcpy(&factors, q + step * kDepth, sizeof(factors));
+  } else {
+    for (int64_t i = 0; i < min_of(kLanes, kSteps); ++i) factors[i] = key_factor(q, step + i);
+  }
+  return reinterpret_cast<Vec>(factors);
+}
+
+// Exact for the numbers that there are: -1, 0 and 1.
+inline Vec times(const Vec& factors, Compute number) {
+  if (number == 1) return factors;
+  const BitsVec bits = reinterpret_cast<BitsVec>(factors);
+  const Vec first = reinterpret_cast<Vec>(bits << 16) * number;
+  const Vec second = reinterpret_cast<Vec>(bits & 0xffff0000u) * number;
+  return reinterpret_cast<Vec>(reinterpret_cast<BitsVec>(first) >> 16 | reinterpret_cast<BitsVec>(second));
+}
+
 // Both products are added to the sum in fp32. The instruction takes subnormal numbers for zeros and gives
-// zeros instead of them; neither reads nor changes it how the thread rounds.
+// zeros instead of them; it neither reads nor changes how the thread rounds.
 inline Vec multiply_add(Factor factor, Vec queries, Vec sum) {
   const BitsVec factors = factor - BitsVec{};
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(queries), "v"(factors));
   return sum;
 }
 
-// Two rows of Q^T or P^T as they meet such a factor: a value of each in every lane, rounded to nearest.
+// Two rows of P^T as they meet a factor of V: a value of each in every lane, rounded to nearest.
 inline Vec pack(const Vec& first, const Vec& second) {
   using Halves [[gnu::vector_size(64)]] = Element;
   Halves x;  // all values of the first row, then those of the second
@@ -410,11 +431,10 @@ inline void exp2_of(Vec (&x)[kCount]) {
 // ---- On-chip memory of one thread. ----------------------------------------------------------------
 // A tile of kBr queries is made of groups. Everything is transposed: a row holds one value for each query
 // of a group.
-constexpr int64_t kSteps = ceil_div(kHeadDim, kDepth);          // factors in a row of K
 constexpr int64_t kScoreRows = ceil_div(kBc, kDepth) * kDepth;
 
 struct QueryGroup {
-  Vec q_t[kSteps][kGroupVecs];     // Q^T, packed
+  Vec q_t[kSteps][kGroupVecs];     // Q^T, in factors
   Vec o_t[kHeadDimV][kGroupVecs];  // O^T = V^T P^T, not yet divided by l
   Vec m[kGroupVecs];               // largest score so far
   Vec l[kGroupVecs];               // sum of weights so far
@@ -422,24 +442,21 @@ struct QueryGroup {
 
 struct Tiles {
   QueryGroup groups[kBr / kGroupRows];
-  Vec s_t[kScoreRows][kGroupVecs];  // S^T = K Q^T of the group at work, then P^T, packed, in its place
+  Vec s_t[kScoreRows][kGroupVecs];  // S^T = K Q^T of the group at work, then P^T, in factors, in its place
 };
 
 // Lines 4 and 5, one vector of queries: load Q^T = q_factor Q^T; no key seen yet, so O = 0, l = 0, m = -inf.
 // Lanes past the last row get zeros.
 inline void load_queries(const Head& head, int64_t row0, int64_t num_rows, QueryGroup& group, int64_t vec) {
   const Element* q = head.q + row0 * head.q_stride;
-  for (int64_t x = 0; x < kHeadDim; x += kLanes) {
-    const int64_t start = step_start(x, kHeadDim);
+  for (int64_t x = 0; x < kSteps; x += kLanes) {
+    const int64_t start = step_start(x, kSteps);
     Vec rows[kLanes];
     UNROLLED for (int row = 0; row < kLanes; ++row)
-      rows[row] = row < num_rows ? load_elements<kHeadDim>(q + row * head.q_stride + start) : Vec{};
+      rows[row] = row < num_rows ? load_factors(q + row * head.q_stride, start) : Vec{};
     transpose(rows);
-    UNROLLED for (Vec& dim : rows) dim *= head.q_factor;
-    // The early start of the last step may fall between two dims that share a factor.
-    const int64_t skipped = kHeadDim % kDepth == 0 ? 0 : start % kDepth;
-    UNROLLED for (int64_t i = skipped; i < min_of(kLanes, kHeadDim); i += kDepth)
-      group.q_t[(start + i) / kDepth][vec] = pack(rows[i], i + 1 < kLanes ? rows[i + 1] : Vec{});
+    UNROLLED for (int i = 0; i < min_of(kLanes, kSteps); ++i)
+      group.q_t[start + i][vec] = times(rows[i], head.q_factor);
   }
   for (auto& o : group.o_t) o[vec] = Vec{};
   group.m[vec] = splat(-kInfinity);

@@ -11,6 +11,8 @@ import pytest
 
 from flashgen import __version__
 from flashgen.cli.main import main
+from flashgen.runtime.device import host_target
+from flashgen.target import parse_target
 
 COMMANDS = sorted(main.commands)
 
@@ -22,6 +24,16 @@ def test_doctor_finds_this_machine_ready(flashgen):
     findings = json.loads(flashgen("doctor", "--json").stdout)
     assert findings["usable"] is True
     assert {"CPU", "C++ compiler", "libgomp", "cache"} <= {finding["what"] for finding in findings["findings"]}
+
+
+def test_doctor_names_the_level_that_kernels_use(flashgen, monkeypatch):
+    def cpu() -> str:
+        findings = json.loads(flashgen("doctor", "--json").stdout)["findings"]
+        return next(finding["detail"] for finding in findings if finding["what"] == "CPU")
+
+    assert str(host_target()) in cpu()
+    monkeypatch.setattr("flashgen.doctor.host_target", lambda: parse_target("cpu:x86-64-v3"))
+    assert "cpu:x86-64-v3 (256-bit vectors)" in cpu()
 
 
 def test_doctor_without_a_compiler_says_how_to_get_one(flashgen, monkeypatch, tmp_path):

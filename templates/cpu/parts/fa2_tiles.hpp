@@ -1,11 +1,10 @@
 // ---- On-chip memory of one thread. ----------------------------------------------------------------
 // A tile of kBr queries is made of groups. Everything is transposed: a row holds one value for each query
 // of a group.
-constexpr int64_t kSteps = ceil_div(kHeadDim, kDepth);          // factors in a row of K
 constexpr int64_t kScoreRows = ceil_div(kBc, kDepth) * kDepth;
 
 struct QueryGroup {
-  Vec q_t[kSteps][kGroupVecs];     // Q^T, packed
+  Vec q_t[kSteps][kGroupVecs];     // Q^T, in factors
   Vec o_t[kHeadDimV][kGroupVecs];  // O^T = V^T P^T, not yet divided by l
   Vec m[kGroupVecs];               // largest score so far
   Vec l[kGroupVecs];               // sum of weights so far
@@ -13,24 +12,21 @@ struct QueryGroup {
 
 struct Tiles {
   QueryGroup groups[kBr / kGroupRows];
-  Vec s_t[kScoreRows][kGroupVecs];  // S^T = K Q^T of the group at work, then P^T, packed, in its place
+  Vec s_t[kScoreRows][kGroupVecs];  // S^T = K Q^T of the group at work, then P^T, in factors, in its place
 };
 
 // Lines 4 and 5, one vector of queries: load Q^T = q_factor Q^T; no key seen yet, so O = 0, l = 0, m = -inf.
 // Lanes past the last row get zeros.
 inline void load_queries(const Head& head, int64_t row0, int64_t num_rows, QueryGroup& group, int64_t vec) {
   const Element* q = head.q + row0 * head.q_stride;
-  for (int64_t x = 0; x < kHeadDim; x += kLanes) {
-    const int64_t start = step_start(x, kHeadDim);
+  for (int64_t x = 0; x < kSteps; x += kLanes) {
+    const int64_t start = step_start(x, kSteps);
     Vec rows[kLanes];
     UNROLLED for (int row = 0; row < kLanes; ++row)
-      rows[row] = row < num_rows ? load_elements<kHeadDim>(q + row * head.q_stride + start) : Vec{};
+      rows[row] = row < num_rows ? load_factors(q + row * head.q_stride, start) : Vec{};
     transpose(rows);
-    UNROLLED for (Vec& dim : rows) dim *= head.q_factor;
-    // The early start of the last step may fall between two dims that share a factor.
-    const int64_t skipped = kHeadDim % kDepth == 0 ? 0 : start % kDepth;
-    UNROLLED for (int64_t i = skipped; i < min_of(kLanes, kHeadDim); i += kDepth)
-      group.q_t[(start + i) / kDepth][vec] = pack(rows[i], i + 1 < kLanes ? rows[i + 1] : Vec{});
+    UNROLLED for (int i = 0; i < min_of(kLanes, kSteps); ++i)
+      group.q_t[start + i][vec] = times(rows[i], head.q_factor);
   }
   for (auto& o : group.o_t) o[vec] = Vec{};
   group.m[vec] = splat(-kInfinity);
