@@ -1,4 +1,9 @@
 // ---- Mask. ----------------------------------------------------------------------------------------
+// Where a causal mask ends in query row i, whether or not there are keys.
+__device__ __forceinline__ int64 diagonal(int64 i, int64 seqlen_q, int64 num_valid) {
+  return kCausal == Causal::kTopLeft ? i + 1 : i + 1 + num_valid - seqlen_q;
+}
+
 // Keys that a row may not see get -inf. Element e of s[i][n] is column 8 n + 2 t + e % 2 of row g + e / 2 * 8.
 __device__ __forceinline__ void hide_keys(Scores& s, const Head& head, int64 row0, int64 key0) {
   const int keys = static_cast<int>(min(head.num_valid - key0, int64(kBc)));
