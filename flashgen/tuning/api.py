@@ -17,7 +17,7 @@ from flashgen.tuning.records.directory import sweep_lock
 from flashgen.tuning.records.validity import place_of, validity_here
 from flashgen.tuning.sweep.bench import Tools
 from flashgen.tuning.sweep.book import Book
-from flashgen.tuning.sweep.conclusion import Job
+from flashgen.tuning.sweep.conclusion import Task
 from flashgen.tuning.sweep.pool import Pool
 from flashgen.tuning.sweep.predictor import predict_shape
 from flashgen.tuning.sweep.progress import WAITING, Progress, Tell, silent
@@ -110,14 +110,14 @@ def autotune(
         for number, shape in enumerate(shapes):
             space = space_for(request, shape)
             seconds = max(deadline - time.monotonic(), 0.0) / (len(shapes) - number)
-            job = Job(request, shape, space, validity, place_of(validity), seconds)
+            task = Task(request, shape, space, validity, place_of(validity), seconds)
             book = Book(request, shape, space, validity, fresh=fresh)
             if measured:
                 runner = WorkerRunner(request.spec, shape, request.target, tools, compiler)
                 with contextlib.closing(runner):
-                    results.append(tune_shape(job, runner, strategy_named(strategy, seed), book, progress))
+                    results.append(tune_shape(task, runner, strategy_named(strategy, seed), book, progress))
             else:
-                results.append(predict_shape(job, pool, tools, book, progress))
+                results.append(predict_shape(task, pool, tools, book, progress))
     forget_built()
     return TuneResult(request, tuple(results))
 

@@ -12,7 +12,7 @@ from flashgen.spec import make_spec
 from flashgen.target import parse_target
 from flashgen.tile_plan import TilePlan
 from flashgen.tuning.report.page import report_page
-from flashgen.tuning.sweep.conclusion import Job, conclude
+from flashgen.tuning.sweep.conclusion import Task, conclude
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import TuneResult
 from flashgen.tuning.sweep.shape import Shape
@@ -41,8 +41,8 @@ def report(tmp_path: Path) -> Report:
         trial.turns = {SCREENING if number > 3 else FINAL: [(1.0 + 0.05 * number, 1.0)] * 9}
     trials[-1].failure = Failure("crash", "its process was killed by SIGSEGV")
     request, shape = Request(spec, target, family), Shape(1, 8, 8, 1024, 1024)
-    job = Job(request, shape, Space(tuple(candidates), ()), {"device": "a CPU"}, "a CPU", 1.0)
-    result = conclude(job, trials, tmp_path / "record", "measured", "confidence", 1.0, 0)
+    task = Task(request, shape, Space(tuple(candidates), ()), {"device": "a CPU"}, "a CPU", 1.0)
+    result = conclude(task, trials, tmp_path / "record", "measured", "confidence", 1.0, 0)
     path = tmp_path / "page.html"
     path.write_text(report_page(TuneResult(request, (result,))), encoding="utf-8")
     return Report(path, len(candidates))

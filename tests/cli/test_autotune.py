@@ -13,7 +13,7 @@ from flashgen.families.cpu_fa1 import CpuFa1
 from flashgen.tuning.sweep.bench import Tools
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tuning"))
-from planted import MakeClock, PlantedLoader
+from planted_tools import MakeClock, PlantedLoader
 
 FAST = (32, 16)
 SCRIPT = {(16, 16): (1.2,), (64, 64): (1.0,), FAST: (0.8,), (16, 512): (1.5,)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from stage import candidate
+from tuning_stage import candidate
 
 from flashgen.measure import clock
 from flashgen.tuning.sweep.bench import WallClock

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from device import OpenStandIn, StandInGpu
+from stand_in_gpu import OpenStandIn, StandInGpu
 
 from flashgen.compilation.artifact import Compiled
 from flashgen.families import family_named
@@ -19,7 +19,7 @@ from flashgen.target import Target, parse_target
 from flashgen.tile_plan import TilePlan
 from flashgen.tuning.sweep.bench import Tools
 from flashgen.tuning.sweep.book import Book
-from flashgen.tuning.sweep.conclusion import Job
+from flashgen.tuning.sweep.conclusion import Task
 from flashgen.tuning.sweep.cuda_bench import CudaBench
 from flashgen.tuning.sweep.progress import silent
 from flashgen.tuning.sweep.request import Request
@@ -136,12 +136,12 @@ def test_a_sick_device_is_replaced_with_its_process_and_the_sweep_goes_on(tmp_pa
     space, request = Space(candidates, ()), Request(SPEC, TARGET, FAMILY)
     validity = {"how": "measured", "device": "Stand-in 0"}
     book = Book(request, SHAPE, space, validity)
-    job = Job(request, SHAPE, space, validity, "Stand-in 0", 1000.0)
+    task = Task(request, SHAPE, space, validity, "Stand-in 0", 1000.0)
     with (
         contextlib.closing(Compiler(SPEC, TARGET, tools, 1)) as compiler,
         contextlib.closing(WorkerRunner(SPEC, SHAPE, TARGET, tools, compiler)) as runner,
     ):
-        result = tune_shape(job, runner, strategy_named("halving"), book, silent)
+        result = tune_shape(task, runner, strategy_named("halving"), book, silent)
     (failed,) = result.failures
     assert failed.candidate.label == "16 x 64"
     assert failed.failure is not None

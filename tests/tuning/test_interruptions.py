@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import stage
-from planted import MakeClock
-from stage import SHAPE, make_book, run, small_space
+import tuning_stage
+from planted_tools import MakeClock
+from tuning_stage import SHAPE, make_book, run, small_space
 
 import flashgen
 from flashgen.api import forget_built
@@ -32,7 +32,7 @@ TIMEOUT = 120
 SWEEP = """
 import sys
 from pathlib import Path
-from planted import planted_tools
+from planted_tools import planted_tools
 import flashgen
 from flashgen.families.cpu_fa1 import CpuFa1
 TILES = [(16, 16), (16, 32), (32, 16), (32, 32), (32, 64), (64, 32), (128, 32), (128, 64), (128, 128), (96, 96)]
@@ -151,11 +151,11 @@ def test_a_record_that_cannot_be_written_costs_the_record_only(tmp_path: Path, m
 def test_a_sweep_removes_this_machines_records_of_older_templates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "VALIDITY", stage.VALIDITY | {"templates": "old"})
+    monkeypatch.setattr(tuning_stage, "VALIDITY", tuning_stage.VALIDITY | {"templates": "old"})
     old = make_book(tmp_path, monkeypatch)
-    monkeypatch.setattr(stage, "VALIDITY", stage.VALIDITY | {"device": "another machine"})
+    monkeypatch.setattr(tuning_stage, "VALIDITY", tuning_stage.VALIDITY | {"device": "another machine"})
     other = make_book(tmp_path, monkeypatch)
-    monkeypatch.setattr(stage, "VALIDITY", stage.VALIDITY | {"device": "test bench", "templates": "new"})
+    monkeypatch.setattr(tuning_stage, "VALIDITY", tuning_stage.VALIDITY | {"device": "test bench", "templates": "new"})
     new = make_book(tmp_path, monkeypatch)
     assert [book.file.path.exists() for book in (old, other, new)] == [False, True, True]
 

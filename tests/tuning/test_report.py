@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from stage import DEFAULT, FAMILY, OTHERS, RULE, SPEC, TARGET, key, make_book, run, small_space
+from tuning_stage import DEFAULT, FAMILY, OTHERS, RULE, SPEC, TARGET, key, make_book, run, small_space
 
 from flashgen.tuning.report.files import write_report
 from flashgen.tuning.report.heatmap import ALL_KNOBS, FAILED, MEASURED, PRUNED, UNTRIED, heat_maps

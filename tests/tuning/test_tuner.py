@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from stage import DEFAULT, FAMILY, OTHERS, RULE, SPEC, TARGET, key, make_book, run, small_space
+from tuning_stage import DEFAULT, FAMILY, OTHERS, RULE, SPEC, TARGET, key, make_book, run, small_space
 
 from flashgen.errors import TuneError
 from flashgen.tuning.sweep.book import Book

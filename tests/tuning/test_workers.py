@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted import PlantedExecutable, planted_tools
-from stage import DEFAULT, RULE, SHAPE, SPEC, TARGET, key, make_book, run, small_space
+from planted_tools import PlantedExecutable, planted_tools
+from tuning_stage import DEFAULT, RULE, SHAPE, SPEC, TARGET, key, make_book, run, small_space
 
-from flashgen.errors import LaunchError
+from flashgen.errors import LaunchError, ToolchainError
 from flashgen.families import family_named
 from flashgen.pipeline import Built
 from flashgen.render.renderer import render
@@ -92,6 +92,14 @@ def test_what_hangs_is_ended(fault: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert failed.failure.kind == "hang"
     assert "did not finish within" in failed.failure.reason
     assert (result.best.br, result.best.bc) == FAST
+
+
+def test_a_compiler_that_fails_by_itself_is_no_plans_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ToolchainError, match="The compiler is gone"):
+        sweep(tmp_path, monkeypatch, "no compiler")
+    record = make_book(tmp_path, monkeypatch).known
+    assert record is not None
+    assert not record.failures
 
 
 def test_a_default_that_crashes_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

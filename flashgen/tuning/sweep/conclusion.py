@@ -18,7 +18,7 @@ from flashgen.tuning.sweep.verdict import judge, judge_predictions, rule_regret,
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Task:
     """One shape's sweep.
 
     Attributes:
@@ -39,12 +39,12 @@ class Job:
 
 
 def conclude(
-    job: Job, trials: Sequence[Trial], path: Path, how: str, stopped_by: str, seconds: float, discarded: int
+    task: Task, trials: Sequence[Trial], path: Path, how: str, stopped_by: str, seconds: float, discarded: int
 ) -> ShapeResult:
     """Judges the trials as they are.
 
     Args:
-        job: what was asked for.
+        task: what was asked for.
         trials: of all plans, in the order of the space.
         path: of the record.
         how: ``measured`` or ``predicted``.
@@ -56,14 +56,14 @@ def conclude(
     rule = next((trial for trial in trials if RULE in trial.candidate.roles), None)
     reference = next((trial for trial in trials if trial.failure is None and trial.turns), default)
     if how == PREDICTED:
-        verdict = judge_predictions(trials, default, job.request.difference)
-        place = f"{job.shape.label}, by the model of {job.place}; nothing was measured"
+        verdict = judge_predictions(trials, default, task.request.difference)
+        place = f"{task.shape.label}, by the model of {task.place}; nothing was measured"
     else:
-        verdict = judge(trials, default, reference, job.request.difference)
-        place = f"{job.shape.label}, {how} on {job.place}"
+        verdict = judge(trials, default, reference, task.request.difference)
+        place = f"{task.shape.label}, {how} on {task.place}"
     return ShapeResult(
-        shape=job.shape,
-        space=job.space,
+        shape=task.shape,
+        space=task.space,
         trials=tuple(trials),
         chosen=verdict.chosen,
         default=default,
@@ -76,7 +76,7 @@ def conclude(
         stopped_by=stopped_by,
         seconds=seconds,
         discarded=discarded,
-        valid_for=dict(job.validity),
+        valid_for=dict(task.validity),
         record=path,
     )
 

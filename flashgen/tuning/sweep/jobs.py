@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flashgen.errors import CompileError, FlashgenError, LaunchError
+from flashgen.errors import CompileError, LaunchError, RenderError
 from flashgen.pipeline import Built, build_kernel
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
@@ -17,7 +17,10 @@ from flashgen.tuning.sweep.trial import COMPILE, Failure
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """Renders and compiles a plan; the answer is a `Built` or a `Failure`."""
+    """Renders and compiles a plan; the answer is a `Built`, or a `Failure` if it is the plan that fails.
+
+    Where it is the compiler that fails, or a directory, no plan is to blame, and the error ends the sweep.
+    """
 
     spec: AttentionSpec
     plan: TilePlan
@@ -28,10 +31,8 @@ class CompileJob:
         """Through the store, so that what was compiled once is found."""
         try:
             return build_kernel(self.spec, self.plan, self.target, toolchain=self.tools.toolchain)
-        except CompileError as error:
+        except (CompileError, RenderError) as error:
             return Failure(COMPILE, _first_lines(str(error)))
-        except FlashgenError as error:
-            return Failure(COMPILE, str(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from flashgen.tuning.records.plans import plan_data
 from flashgen.tuning.records.validity import PREDICTED
 from flashgen.tuning.sweep.bench import Tools
 from flashgen.tuning.sweep.book import Book, known_result
-from flashgen.tuning.sweep.conclusion import Job, conclude, result_line
+from flashgen.tuning.sweep.conclusion import Task, conclude, result_line
 from flashgen.tuning.sweep.jobs import CompileJob
 from flashgen.tuning.sweep.pool import Pool
 from flashgen.tuning.sweep.progress import PREDICTING, Progress, Tell
@@ -70,11 +70,11 @@ class PredictJob:
             return Failure(UNPREDICTED, str(error))
 
 
-def predict_shape(job: Job, pool: Pool, tools: Tools, book: Book, tell: Tell) -> ShapeResult:
+def predict_shape(task: Task, pool: Pool, tools: Tools, book: Book, tell: Tell) -> ShapeResult:
     """Ranks the plans of a space by the model.
 
     Args:
-        job: what to do.
+        task: what to do.
         pool: workers; the caller closes them.
         tools: the compiler.
         book: the record.
@@ -83,14 +83,14 @@ def predict_shape(job: Job, pool: Pool, tools: Tools, book: Book, tell: Tell) ->
     Raises:
         TuneError: no plan could be predicted; the message says why.
     """
-    trials = [Trial(candidate) for candidate in job.space.candidates]
+    trials = [Trial(candidate) for candidate in task.space.candidates]
     book.recall(trials)
     if known_result(book.known) is not None:
-        return conclude(job, trials, book.file.path, PREDICTED, "record", 0.0, 0)
+        return conclude(task, trials, book.file.path, PREDICTED, "record", 0.0, 0)
     start = time.monotonic()
-    request, until = job.request, start + job.seconds
-    todo = [trial for trial in trials if trial.failure is None and trial.predicted is None]
-    jobs = [(trials.index(trial), _job(request, job.shape, trial.candidate, tools)) for trial in todo]
+    request, until = task.request, start + task.seconds
+    todo = [i for i, trial in enumerate(trials) if trial.failure is None and trial.predicted is None]
+    jobs = [(i, _job(request, task.shape, trials[i].candidate, tools)) for i in todo]
     for index, answer in pool.run(jobs, until=until, limit=_LIMIT):
         trial = trials[index]
         if isinstance(answer, Failure):
@@ -99,16 +99,16 @@ def predict_shape(job: Job, pool: Pool, tools: Tools, book: Book, tell: Tell) ->
         else:
             trial.predicted, trial.details = answer.seconds, answer.as_dict()
             book.predicted(trial, answer.seconds, trial.details)
-        tell(_progress(job, trials, until))
+        tell(_progress(task, trials, until))
     if all(trial.predicted is None for trial in trials):
         raise TuneError(
-            f"No plan of {request.family.name} could be predicted for {request.spec.summary} at {job.shape.label} on "
+            f"No plan of {request.family.name} could be predicted for {request.spec.summary} at {task.shape.label} on "
             f"{request.target}: {reasons(trials) or 'nothing could be tried'}.",
             trials=tuple(trials),
         )
     tried = all(trial.status != "not tried" for trial in trials)
     stopped_by = "all" if tried else "time limit"
-    result = conclude(job, trials, book.file.path, PREDICTED, stopped_by, time.monotonic() - start, 0)
+    result = conclude(task, trials, book.file.path, PREDICTED, stopped_by, time.monotonic() - start, 0)
     book.result(result_line(result))
     return result
 
@@ -146,12 +146,12 @@ def _pruned(candidate: Candidate, failure: Failure) -> Pruned:
     return Pruned(plan_data(candidate.plan), candidate.label, str(failure))
 
 
-def _progress(job: Job, trials: Sequence[Trial], until: float) -> Progress:
+def _progress(task: Task, trials: Sequence[Trial], until: float) -> Progress:
     times = {trial.candidate.label: trial.predicted for trial in trials if trial.predicted is not None}
     best = min(times, key=lambda label: times[label], default="")
     default = trials[0].predicted
     return Progress(
-        job.shape.label,
+        task.shape.label,
         PREDICTING,
         sum(trial.status != "not tried" for trial in trials),
         len(trials),

@@ -17,7 +17,7 @@ from flashgen.tuning.records.plans import plan_from, plan_key, spec_from
 from flashgen.tuning.records.record import Record, RecordFile
 from flashgen.tuning.records.validity import place_of
 from flashgen.tuning.sweep.book import recall
-from flashgen.tuning.sweep.conclusion import Job, conclude
+from flashgen.tuning.sweep.conclusion import Task, conclude
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import TuneResult
 from flashgen.tuning.sweep.shape import Shape
@@ -44,10 +44,10 @@ def result_of(path: Path) -> TuneResult:
     trials = [Trial(candidate) for candidate in candidates]
     recall(record, trials)
     place = place_of(record.valid_for)
-    job = Job(request, shape, Space(candidates, ()), record.valid_for, place, 0.0)
+    task = Task(request, shape, Space(candidates, ()), record.valid_for, place, 0.0)
     how = record.valid_for.get("how", "measured")
     stopped_by = str(record.result["stopped_by"]) if record.result else UNFINISHED
-    return TuneResult(request, (conclude(job, trials, path, how, stopped_by, 0.0, 0),))
+    return TuneResult(request, (conclude(task, trials, path, how, stopped_by, 0.0, 0),))
 
 
 def request_facts(data: Mapping[str, Any]) -> tuple[AttentionSpec, Target, Family]:

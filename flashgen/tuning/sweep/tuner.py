@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flashgen.errors import TuneError
 from flashgen.tuning.sweep.book import Book, known_result
-from flashgen.tuning.sweep.conclusion import Job, conclude, result_line
+from flashgen.tuning.sweep.conclusion import Task, conclude, result_line
 from flashgen.tuning.sweep.progress import COMPILING, Progress, Tell
 from flashgen.tuning.sweep.result import ShapeResult
 from flashgen.tuning.sweep.rounds import NothingWorksError, Rounds
@@ -20,11 +20,11 @@ _COMPILE_SHARE, _SCREEN_SHARE = 0.5, 0.8
 _TELL_SECONDS = 0.2
 
 
-def tune_shape(job: Job, runner: Runner, strategy: Strategy, book: Book, tell: Tell) -> ShapeResult:
+def tune_shape(task: Task, runner: Runner, strategy: Strategy, book: Book, tell: Tell) -> ShapeResult:
     """Measures the plans of a space and chooses one.
 
     Args:
-        job: what to do.
+        task: what to do.
         runner: compiles and times; the caller closes it.
         strategy: which plans to screen.
         book: the record.
@@ -33,27 +33,27 @@ def tune_shape(job: Job, runner: Runner, strategy: Strategy, book: Book, tell: T
     Raises:
         TuneError: every plan failed; the message says why.
     """
-    trials = [Trial(candidate) for candidate in job.space.candidates]
+    trials = [Trial(candidate) for candidate in task.space.candidates]
     book.recall(trials)
     known = known_result(book.known)
     if known is not None:
-        return conclude(job, trials, book.file.path, runner.how, "record", 0.0, 0)
-    sweep = _Sweep(job, trials, runner, strategy, book, tell)
+        return conclude(task, trials, book.file.path, runner.how, "record", 0.0, 0)
+    sweep = _Sweep(task, trials, runner, strategy, book, tell)
     try:
         return sweep.run()
     except NothingWorksError:
         raise TuneError(
-            f"No plan of {job.request.family.name} works for {job.request.spec.summary} at {job.shape.label} "
-            f"on {job.request.target}: {reasons(trials) or 'nothing could be tried'}.",
+            f"No plan of {task.request.family.name} works for {task.request.spec.summary} at {task.shape.label} "
+            f"on {task.request.target}: {reasons(trials) or 'nothing could be tried'}.",
             trials=tuple(trials),
         ) from None
 
 
 class _Sweep:
     def __init__(
-        self, job: Job, trials: list[Trial], runner: Runner, strategy: Strategy, book: Book, tell: Tell
+        self, task: Task, trials: list[Trial], runner: Runner, strategy: Strategy, book: Book, tell: Tell
     ) -> None:
-        self._job = job
+        self._task = task
         self._trials = trials
         self._runner = runner
         self._strategy = strategy
@@ -71,7 +71,13 @@ class _Sweep:
         stopped_by = ended_by if in_time else "time limit"
         seconds = self._runner.now() - self._start
         result = conclude(
-            self._job, self._trials, self._book.file.path, self._runner.how, stopped_by, seconds, self._rounds.discarded
+            self._task,
+            self._trials,
+            self._book.file.path,
+            self._runner.how,
+            stopped_by,
+            seconds,
+            self._rounds.discarded,
         )
         self._book.result(result_line(result))
         return result
@@ -108,7 +114,7 @@ class _Sweep:
         while True:
             done = len(self._rounds.reference.turns.get(FINAL, ()))
             others = [self._trials[i] for i in self._rounds.alive(contenders) if i != self._rounds.reference_index]
-            if done in CHECKPOINTS and all(decided(trial, self._job.request.difference) for trial in others):
+            if done in CHECKPOINTS and all(decided(trial, self._task.request.difference) for trial in others):
                 return "confidence"
             if done >= CHECKPOINTS[-1]:
                 return "rounds"
@@ -128,7 +134,7 @@ class _Sweep:
         return sorted(best | kept | {self._rounds.reference_index})
 
     def _at(self, share: float) -> float:
-        return self._start + share * self._job.seconds
+        return self._start + share * self._task.seconds
 
     def _late(self, share: float) -> bool:
         return self._runner.now() >= self._at(share)
@@ -146,7 +152,7 @@ class _Sweep:
         }
         self._tell(
             Progress(
-                self._job.shape.label,
+                self._task.shape.label,
                 self._stage,
                 done[self._stage],
                 self._goal,

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flashgen.compilation.artifact import Artifact, Compiled
-from flashgen.errors import CompileError, LaunchError
+from flashgen.errors import CompileError, LaunchError, ToolchainError
 from flashgen.reference import attention_reference
 from flashgen.runtime.kernel import Launch, Problem
 from flashgen.source import KernelSource, Source
@@ -48,6 +48,8 @@ class PlantedToolchain:
         fault = self.faults.get((source.plan.br, source.plan.bc), "")
         if fault == "compile error":
             raise CompileError("The compiler refused it:\n  planted.cpp:1: error: no such register\n", log="")
+        if fault == "no compiler":
+            raise ToolchainError("The compiler is gone.")
         if fault == "compiler hangs":
             time.sleep(3600)
         if fault == "compiler dies":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from planted import at, note
+from planted_tools import at, note
 
 from flashgen.launch_plan import ARGUMENT_FORMAT
 from flashgen.reference import attention_reference

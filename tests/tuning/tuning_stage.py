@@ -11,7 +11,7 @@ from flashgen.spec import make_spec
 from flashgen.target import parse_target
 from flashgen.tile_plan import TilePlan
 from flashgen.tuning.sweep.book import Book
-from flashgen.tuning.sweep.conclusion import Job
+from flashgen.tuning.sweep.conclusion import Task
 from flashgen.tuning.sweep.progress import Tell, silent
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult
@@ -58,5 +58,5 @@ def run(
     seconds: float = 1000.0,
     tell: Tell = silent,
 ) -> ShapeResult:
-    job = Job(Request(SPEC, TARGET, FAMILY), SHAPE, space or small_space(), VALIDITY, "test bench", seconds)
-    return tune_shape(job, runner, strategy_named(strategy), book, tell)
+    task = Task(Request(SPEC, TARGET, FAMILY), SHAPE, space or small_space(), VALIDITY, "test bench", seconds)
+    return tune_shape(task, runner, strategy_named(strategy), book, tell)
