@@ -1,7 +1,6 @@
 // One memory instruction's accesses against what the shadow remembers: who races with whom, what was never written,
 // what a copy in flight owns.
 #pragma once
-#include <atomic>
 #include <type_traits>
 
 #include "memory.hpp"
@@ -57,7 +56,6 @@ public:
     void store(uint32_t lane, uint8_t* base, const uint8_t* incoming) {
         judge_store(lane, base, incoming);
         if (incoming) copy_bytes(base + access_.address[lane], incoming, access_.size);
-        if (kIsGlobal) std::atomic_thread_fence(std::memory_order_release);
         sign(lane, now_);
     }
 
@@ -86,7 +84,6 @@ private:
         each_cell(lane, [&](const C& cell, uint64_t address, uint64_t width) {
             const bool foreign = foreign_write(cell) || foreign_read(cell);
             if (!foreign && is_past(cell.written, cell.writer) && reads_are_past(cell)) return;
-            if (foreign) std::atomic_thread_fence(std::memory_order_acquire);
             const uint64_t from = address > start ? address : start;
             const uint64_t to = address + width < end ? address + width : end;
             const bool in_flight = !kIsGlobal && cell.written == kInFlightTime;
@@ -100,7 +97,12 @@ private:
         const uint32_t writer = thread_id(w_.id, lane) | (access_.strong ? kAtomicAccess : 0u);
         if constexpr (kIsGlobal)
             each_cell(lane, [&](C& cell, uint64_t, uint64_t) {
-                cell = C{{time, writer, i_->index, 0, 0, 0, 0}, block_, 0};
+                cell.writer = writer;
+                cell.write_ins = i_->index;
+                cell.write_block = block_;
+                cell.reader = writer & kAtomicAccess;  // nobody, and if two blocks are at it at once, nobody else
+                publish(cell.readers, 0);
+                publish(cell.written, time);
             });
         else shadow_.sign(access_.address[lane] - base_, access_.size, time, writer, i_->index);
     }
@@ -132,12 +134,20 @@ private:
         }
     }
 
+    // Blocks that run on other threads of the host may be at a cell of global memory at the same time. The fields
+    // that say that there was a write or a read are written last and read first.
+    static void publish(uint32_t& field, uint32_t value) {
+        if constexpr (kIsGlobal) __atomic_store_n(&field, value, __ATOMIC_RELEASE);
+        else field = value;
+    }
+    static uint32_t seen(const uint32_t& field) { return __atomic_load_n(&field, __ATOMIC_ACQUIRE); }
+
     bool foreign_write(const C& cell) const {
-        if constexpr (kIsGlobal) return cell.written && cell.write_block != block_;
+        if constexpr (kIsGlobal) return seen(cell.written) && cell.write_block != block_;
         return false;
     }
     bool foreign_read(const C& cell) const {
-        if constexpr (kIsGlobal) return cell.readers && (cell.read_block != block_ || (cell.reader & kManyBlocks));
+        if constexpr (kIsGlobal) return seen(cell.readers) && (cell.read_block != block_ || (cell.reader & kManyBlocks));
         return false;
     }
 
@@ -171,26 +181,23 @@ private:
 
     void note_read(C& cell, uint32_t me) {
         uint32_t blocks = 0;
+        bool anew = false;
         if constexpr (kIsGlobal) {
-            if (cell.readers && cell.read_block != block_) {  // start anew, but remember that there are others
-                blocks = kManyBlocks;
-                cell.readers = 0;
-                cell.read = 0;
-            }
-            blocks |= cell.reader & kManyBlocks;
+            anew = seen(cell.readers) && cell.read_block != block_;  // but remember that there are others
+            blocks = anew ? kManyBlocks : cell.reader & kManyBlocks;
             cell.read_block = block_;
         }
         // Readers that happened before us need no place: whoever is ordered after us is after them.
-        const bool alone = reads_are_past(cell);
+        const bool alone = anew || reads_are_past(cell);
         const bool same_warp = warp_of(cell.reader) == w_.id && !alone;
         const bool known = same_warp && !(cell.reader & kWholeWarp);  // by lane
         const uint32_t before = cell.reader & ~(kAtomicAccess | kManyBlocks);
         const uint32_t reader = !known ? me : access_.collective ? before : me | (before == me ? 0u : kManyLanes);
         const bool all_strong = access_.strong && (cell.readers == 0 || alone || (cell.reader & kAtomicAccess));
-        cell.readers = (alone ? 0u : cell.readers) | 1u << w_.id;
         cell.reader = reader | (all_strong ? kAtomicAccess : 0u) | blocks;
         cell.read = now_;
         cell.read_ins = i_->index;
+        publish(cell.readers, (alone ? 0u : cell.readers) | 1u << w_.id);
         if (uint32_t* times = read_times(cell)) times[w_.id] = now_;
     }
 
