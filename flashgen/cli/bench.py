@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -10,6 +11,8 @@ from flashgen.cli.options import ALGORITHMS, DTYPES, CommaList, causal_option, j
 from flashgen.spec import Causal
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from flashgen.measure.bench import BenchResult
     from flashgen.measure.clock import Timing
     from flashgen.measure.workload import Workload
@@ -31,8 +34,12 @@ if TYPE_CHECKING:
     help="What to time.",
 )
 @causal_option
+@click.option("--peers", default="sdpa", show_default=True, metavar="LIST", help="sdpa, flex, ort, openvino, or all.")
 @click.option("--target", default="cpu", show_default=True, metavar="TARGET", help="A CPU target that runs here.")
-@click.option("--rounds", default=11, show_default=True, type=click.IntRange(min=1), help="Timed turns of each peer.")
+@click.option(
+    "--rounds", default=11, show_default=True, type=click.IntRange(min=1), help="Timed turns of each contender."
+)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="A folder for bench.json and bench.png.")
 @json_option
 def bench(
     lengths: list[int],
@@ -43,19 +50,22 @@ def bench(
     dtypes: list[str],
     algorithms: list[str],
     causal: Literal["bottom_right", "top_left"] | None,
+    peers: str,
     target: str,
     rounds: int,
+    out: Path | None,
     as_json: bool,
 ) -> None:
-    """Time the algorithms, with torch's SDPA beside them where torch is installed.
+    """Time the algorithms, with other libraries beside them where they are installed.
 
-    All peers take turns in one run, each after a pause and an untimed call. The machine's peak is probed
+    All contenders take turns in one run, each after a pause and an untimed call. The machine's peak is probed
     in every round, and rounds in which other work disturbed it are discarded.
 
     \b
     Example:
       flashgen bench
       flashgen bench --n 1024,4096 --dtype fp32,fp16 --algorithm fa2 --causal
+      flashgen bench --algorithm fa2 --peers all --out results
     """
     from rich.progress import Progress
 
@@ -63,31 +73,52 @@ def bench(
     from flashgen.dtypes import parse_dtype
     from flashgen.measure.bench import bench as run_bench
     from flashgen.measure.bench import turns
+    from flashgen.measure.peers import named_peers
     from flashgen.measure.workload import Workload
     from flashgen.spec import parse_causal
 
+    others = named_peers(peers)
     workloads = [
         Workload(batch, heads, heads_kv or heads, n, d, d, parse_dtype(dtype), parse_causal(causal))
         for dtype in dtypes
         for n in lengths
     ]
-    out = console()
-    with Progress(console=out, transient=True, disable=as_json or not out.is_terminal) as bar:
-        task = bar.add_task("timing", total=turns(workloads, algorithms, rounds))
-        result = run_bench(workloads, algorithms, target=target, rounds=rounds, progress=lambda _: bar.advance(task))
+    shown = console()
+    with Progress(console=shown, transient=True, disable=as_json or not shown.is_terminal) as bar:
+        task = bar.add_task("timing", total=turns(workloads, algorithms, rounds, others))
+        result = run_bench(
+            workloads, algorithms, peers=others, target=target, rounds=rounds, progress=lambda _: bar.advance(task)
+        )
     if as_json:
-        rows = [row.as_dict() for row in result.rows]
-        print_json({"peak_gflops": result.peak_gflops, "peaks": dict(result.peaks), "rows": rows})
+        print_json(result.as_dict())
     else:
         print_bench(result)
+    if out is not None:
+        _write(result, out)
+
+
+def _write(result: BenchResult, folder: Path) -> None:
+    """Writes bench.json and, where matplotlib is installed, bench.png; says so beside the result, on stderr."""
+    import json
+
+    from flashgen.errors import ToolchainError
+    from flashgen.measure.picture import write_picture
+
+    folder.mkdir(parents=True, exist_ok=True)
+    data = result.as_dict()
+    (folder / "bench.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    click.echo(f"wrote {folder / 'bench.json'}", err=True)
+    try:
+        write_picture(data, folder / "bench.png")
+    except ToolchainError as error:
+        click.echo(str(error), err=True)
+    else:
+        click.echo(f"wrote {folder / 'bench.png'}", err=True)
 
 
 def print_bench(result: BenchResult) -> None:
     """Prints the table, and what to know when reading it."""
-    from rich.table import Table
-
     from flashgen.cli.output import console
-    from flashgen.measure.workload import torch_is_here
     from flashgen.runtime.device import host_name
     from flashgen.runtime.openmp import thread_pool
 
@@ -95,15 +126,31 @@ def print_bench(result: BenchResult) -> None:
     threads = thread_pool().max_threads()
     peaks = ", ".join(f"{peak:,.0f} ({precision})" for precision, peak in result.peaks.items())
     out.print(f"{host_name()}, {threads} threads, peak GFLOP/s {peaks}")
+    out.print(_table(result))
+    if any(row.timing.discarded > row.timing.rounds for row in result.rows):
+        out.print(
+            "Other work disturbed most rounds of some rows, so their numbers mean little. "
+            "Run it again on a quiet machine, or with more --rounds."
+        )
+    elif any(row.timing.discarded for row in result.rows):
+        out.print("Rounds that other work disturbed were discarded.")
+    for line in result.absent:
+        out.print(line, markup=False)
+
+
+def _table(result: BenchResult) -> Table:
+    from rich.table import Table
+
+    columns = ["median ms", "spread", "GFLOP/s", "of peak", "memory", "vs torch SDPA", "vs best peer"]
     table = Table()
     table.add_column("kernel", no_wrap=True)
-    for column in ("median ms", "spread", "GFLOP/s", "of peak", "memory", "vs SDPA"):
+    for column in columns:
         table.add_column(column, justify="right")
     previous = None
     for row in result.rows:
         if row.workload != previous:
             table.add_section()
-            table.add_row(f"[bold]{_title(row.workload)}[/]", *[""] * 6)
+            table.add_row(f"[bold]{_title(row.workload)}[/]", *[""] * len(columns))
         previous, timing = row.workload, row.timing
         table.add_row(
             row.name,
@@ -112,20 +159,14 @@ def print_bench(result: BenchResult) -> None:
             f"{row.gflops:.1f}",
             f"{row.peak_fraction:.0%}",
             "" if row.workspace_bytes is None else f"{row.workspace_bytes / 1024:,.0f} KiB",
-            "" if row.ratio_to_sdpa is None else f"{row.ratio_to_sdpa:.2f}x",
+            _ratio(row.ratio_to_sdpa),
+            _ratio(row.ratio_to_best_peer),
         )
-    out.print(table)
-    if any(row.timing.discarded > row.timing.rounds for row in result.rows):
-        out.print(
-            "Other work disturbed most rounds of some rows, so their numbers mean little. "
-            "Run it again on a quiet machine, or with more --rounds."
-        )
-    elif any(row.timing.discarded for row in result.rows):
-        out.print("Rounds that other work disturbed were discarded.")
-    if not torch_is_here():
-        out.print(
-            "Without torch there is nothing to compare with: pip install 'flashgen\\[torch]', or make demo TORCH=1."
-        )
+    return table
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}x"
 
 
 def _spread(timing: Timing) -> str:

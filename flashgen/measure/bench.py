@@ -1,20 +1,20 @@
-"""Benchmarks: flashgen's algorithms beside torch's SDPA, in one interleaved run for each workload."""
+"""Benchmarks: flashgen's algorithms beside other libraries', in one interleaved run for each workload."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flashgen.api import build
 from flashgen.families import family_named
-from flashgen.measure.clock import Timing, compare
+from flashgen.measure.clock import Comparison, Timing, compare
 from flashgen.measure.peak import PeakProbe, precision_of
-from flashgen.measure.workload import Workload, to_torch, torch_is_here, torch_sdpa
+from flashgen.measure.peers import SDPA, Call, Peer
+from flashgen.measure.workload import Workload, to_torch, torch_is_here
+from flashgen.runtime.device import host_name
 from flashgen.runtime.dispatch import Attention
 from flashgen.runtime.openmp import thread_pool
-
-SDPA = "torch SDPA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Row:
             is widened to fp32 everywhere, bf16 unless the CPU multiplies it as it is.
         peak_fraction: of that peak.
         workspace_bytes: memory beyond inputs and output; None where it is not known.
-        ratio_to_sdpa: how many times faster than torch SDPA; None without torch.
+        ratio_to_sdpa: how many times faster than torch SDPA; None where that was not timed.
+        ratio_to_best_peer: than the fastest of the other libraries; None without any.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Row:
     peak_fraction: float
     workspace_bytes: int | None
     ratio_to_sdpa: float | None
+    ratio_to_best_peer: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -58,6 +60,7 @@ class Row:
             "peak_fraction": self.peak_fraction,
             "workspace_bytes": self.workspace_bytes,
             "ratio_to_sdpa": self.ratio_to_sdpa,
+            "ratio_to_best_peer": self.ratio_to_best_peer,
         }
 
 
@@ -66,73 +69,122 @@ class BenchResult:
     """All rows of a run, and the machine's peaks.
 
     Attributes:
-        rows: one for each peer and workload.
+        rows: one for each contender and workload.
         peaks: precision (``fp32``, ``bf16``, ``fp64``) -> GFLOP/s, the best that a workload of it saw.
+        absent: why peers that were asked for have no rows, a line for each reason.
     """
 
     rows: tuple[Row, ...]
     peaks: Mapping[str, float]
+    absent: tuple[str, ...] = ()
 
     @property
     def peak_gflops(self) -> float:
         """The highest of them."""
         return max(self.peaks.values(), default=0.0)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "machine": host_name(),
+            "threads": thread_pool().max_threads(),
+            "peak_gflops": self.peak_gflops,
+            "peaks": dict(self.peaks),
+            "absent": list(self.absent),
+            "rows": [row.as_dict() for row in self.rows],
+        }
+
 
 def bench(
     workloads: Sequence[Workload],
     algorithms: Sequence[str],
     *,
+    peers: Sequence[Peer] = (SDPA,),
     target: str = "cpu",
     rounds: int = 11,
     progress: Callable[[str], None] = lambda name: None,
 ) -> BenchResult:
-    """Times every algorithm on every workload, with torch's SDPA beside them where torch is installed.
+    """Times every algorithm on every workload, with those peers beside them that can compute it here.
 
     Args:
         workloads: what to compute.
         algorithms: ``standard``, ``fa1``, ``fa2``.
+        peers: other libraries to time in the same rounds.
         target: a CPU target that this machine runs.
         rounds: how often each is timed.
-        progress: called with a peer's name after each of its turns.
+        progress: called with a contender's name after each of its turns.
     """
     probes = {precision: PeakProbe(precision) for precision in dict.fromkeys(precision_of(w.dtype) for w in workloads)}
     rows: list[Row] = []
+    absent: list[str] = []
     peaks = dict.fromkeys(probes, 0.0)
     for workload in workloads:
         precision = precision_of(workload.dtype)
         probe = probes[precision]
         arrays = workload.inputs()
         kernels = {f"flashgen {name}": _kernel(workload, name, target) for name in algorithms}
+        others, reasons = _prepared(peers, workload, arrays)
+        absent += reasons
         comparison = compare(
-            _calls(workload, kernels, arrays),
+            _calls(kernels, arrays) | others,
             probe.measure,
             known_peak=probe.best,
             rounds=rounds,
             progress=lambda: progress(""),
         )
         peaks[precision] = max(peaks[precision], comparison.peak_gflops)
-        sdpa = comparison.timings.get(SDPA)
-        for name, timing in comparison.timings.items():
-            gflops = workload.flops / timing.median_s / 1e9
-            rows.append(
-                Row(
-                    name,
-                    workload,
-                    timing,
-                    gflops,
-                    comparison.peak_gflops,
-                    gflops / comparison.peak_gflops,
-                    _workspace(kernels.get(name), arrays),
-                    sdpa.median_s / timing.median_s if sdpa else None,
-                )
+        memory = {name: _workspace(kernel, arrays) for name, kernel in kernels.items()}
+        rows += _rows(workload, comparison, others.keys(), memory)
+    return BenchResult(tuple(rows), peaks, tuple(dict.fromkeys(absent)))
+
+
+def turns(
+    workloads: Sequence[Workload], algorithms: Sequence[str], rounds: int, peers: Sequence[Peer] = (SDPA,)
+) -> int:
+    """How often `bench` will call ``progress``, if no peer fails."""
+    able = sum(peer.why_not(workload) is None for workload in workloads for peer in peers)
+    return rounds * (len(workloads) * len(algorithms) + able)
+
+
+def _prepared(
+    peers: Sequence[Peer], workload: Workload, arrays: tuple[Any, Any, Any]
+) -> tuple[dict[str, Call], list[str]]:
+    """The calls of the peers that can, and why the others cannot."""
+    calls, reasons = {}, []
+    for peer in peers:
+        reason = peer.why_not(workload)
+        if reason is None:
+            try:
+                calls[peer.name] = peer.prepare(workload, arrays)
+            except Exception as error:  # whatever another library raises must not cost the rows of all others
+                lines = str(error).strip().splitlines()
+                reason = f"{peer.name} failed: {type(error).__name__}: {lines[0] if lines else 'no message'}"
+        if reason is not None:
+            reasons.append(reason)
+    return calls, reasons
+
+
+def _rows(workload: Workload, comparison: Comparison, peers: Collection[str], memory: Mapping[str, int]) -> list[Row]:
+    timings, peak = comparison.timings, comparison.peak_gflops
+    sdpa = timings[SDPA.name].median_s if SDPA.name in peers else None
+    best = min((timings[name].median_s for name in peers), default=None)
+    rows = []
+    for name, timing in timings.items():
+        gflops = workload.flops / timing.median_s / 1e9
+        rows.append(
+            Row(
+                name,
+                workload,
+                timing,
+                gflops,
+                peak,
+                gflops / peak,
+                memory.get(name),
+                sdpa / timing.median_s if sdpa else None,
+                best / timing.median_s if best else None,
             )
-    return BenchResult(tuple(rows), peaks)
-
-
-def turns(workloads: Sequence[Workload], algorithms: Sequence[str], rounds: int) -> int:
-    """How often `bench` will call ``progress``."""
-    return len(workloads) * rounds * (len(algorithms) + torch_is_here())
+        )
+    return rows
 
 
 def _kernel(workload: Workload, algorithm: str, target: str) -> Attention:
@@ -147,22 +199,16 @@ def _kernel(workload: Workload, algorithm: str, target: str) -> Attention:
     )
 
 
-def _calls(
-    workload: Workload, kernels: dict[str, Attention], arrays: tuple[Any, Any, Any]
-) -> dict[str, Callable[[], object]]:
-    with_torch = torch_is_here()
-    tensors: Any = tuple(to_torch(array) for array in arrays) if with_torch else arrays
+def _calls(kernels: Mapping[str, Attention], arrays: tuple[Any, Any, Any]) -> dict[str, Call]:
+    tensors: Any = tuple(to_torch(array) for array in arrays) if torch_is_here() else arrays
 
-    def call(kernel: Attention) -> Callable[[], object]:
+    def call(kernel: Attention) -> Call:
         return lambda: kernel(*tensors)
 
-    calls = {name: call(kernel) for name, kernel in kernels.items()}
-    return calls | ({SDPA: torch_sdpa(workload, tensors)} if with_torch else {})
+    return {name: call(kernel) for name, kernel in kernels.items()}
 
 
-def _workspace(kernel: Attention | None, arrays: tuple[Any, Any, Any]) -> int | None:
-    if kernel is None:
-        return None
+def _workspace(kernel: Attention, arrays: tuple[Any, Any, Any]) -> int:
     q, k, _ = arrays
     plan, threads = kernel.plan_for(q, k), thread_pool().max_threads()
     family = family_named(plan.family)

@@ -1,9 +1,8 @@
-"""What is timed: shapes, their inputs, their flops, and the peers that compute them."""
+"""What is timed: shapes, their inputs and their flops."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,18 +63,3 @@ def to_torch(array: np.ndarray) -> Any:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
-
-
-def torch_sdpa(workload: Workload, tensors: tuple[Any, Any, Any]) -> Callable[[], object]:
-    """Torch's own scaled_dot_product_attention on the same tensors."""
-    import torch
-
-    q, k, v = tensors
-    causal, grouped = workload.causal is not Causal.NONE, workload.heads != workload.heads_kv
-    function = torch.nn.functional.scaled_dot_product_attention
-
-    def call() -> object:
-        with torch.no_grad():
-            return function(q, k, v, is_causal=causal, enable_gqa=grouped)
-
-    return call

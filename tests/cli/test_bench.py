@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 
 import pytest
 
-ROW_KEYS = {"name", "shape", "causal", "dtype", "median_s", "spread", "gflops", "peak_fraction", "ratio_to_sdpa"}
+ROW_KEYS = {"name", "shape", "causal", "dtype", "median_s", "spread", "gflops", "peak_fraction"}
+RATIO_KEYS = {"ratio_to_sdpa", "ratio_to_best_peer"}
 SMALL = ("--n", "16,24", "--heads", 2, "--rounds", 1, "--algorithm", "standard,fa1")
 
 
@@ -17,7 +20,7 @@ def test_bench_json_has_the_documented_keys(flashgen):
     assert data["peak_gflops"] == max(data["peaks"].values()) > 0
     ours = [row for row in data["rows"] if row["name"].startswith("flashgen")]
     assert len(ours) == 2 * 2 * 2
-    assert all(set(row) >= ROW_KEYS for row in data["rows"])
+    assert all(set(row) >= ROW_KEYS | RATIO_KEYS for row in data["rows"])
     assert {(row["dtype"], tuple(row["shape"]), row["causal"]) for row in ours} == {
         (dtype, (1, 2, n, 64), "bottom_right") for dtype in ("fp32", "fp16") for n in (16, 24)
     }
@@ -30,13 +33,46 @@ def test_bench_prints_a_table(flashgen):
     assert "flashgen standard" in result.stdout
 
 
-def test_without_torch_bench_says_how_to_get_a_comparison(flashgen, monkeypatch):
-    monkeypatch.setattr("flashgen.measure.workload.torch_is_here", lambda: False)
-    monkeypatch.setattr("flashgen.measure.bench.torch_is_here", lambda: False)
-    result = flashgen("bench", *SMALL)
+def test_a_peer_that_is_not_installed_has_a_line_and_no_rows(flashgen, monkeypatch):
+    absent = {"torch", "onnxruntime", "onnx", "openvino"}
+    original = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else original(name))
+    result = flashgen("bench", *SMALL, "--peers", "all")
     assert result.exit_code == 0, result.output
-    assert "pip install 'flashgen[torch]'" in result.stdout
-    assert "torch SDPA" not in result.stdout
+    lines = result.stdout.splitlines()
+    assert lines[-4:] == [
+        "torch SDPA needs torch: pip install 'flashgen[torch]'.",
+        "FlexAttention needs torch: pip install 'flashgen[torch]'.",
+        "ONNX Runtime MHA needs onnxruntime and onnx: pip install 'flashgen[bench]'.",
+        "OpenVINO SDPA needs openvino: pip install 'flashgen[bench]'.",
+    ]
+    data = json.loads(flashgen("bench", *SMALL, "--peers", "all", "--json").stdout)
+    assert {row["name"] for row in data["rows"]} == {"flashgen standard", "flashgen fa1"}
+    assert all(row[key] is None for row in data["rows"] for key in RATIO_KEYS)
+    assert data["absent"] == lines[-4:]
+
+
+def test_an_unknown_peer_is_refused_with_the_list(flashgen):
+    result = flashgen("bench", *SMALL, "--peers", "sdpa,cudnn")
+    assert result.exit_code == 2
+    assert "'cudnn'. Peers are sdpa, flex, ort, openvino, or all." in " ".join(result.stderr.split())
+
+
+def test_the_files_are_the_json_and_a_picture(flashgen, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "deep" / "out"
+    result = flashgen("bench", *SMALL, "--dtype", "fp32,bf16", "--out", folder, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads((folder / "bench.json").read_text()) == json.loads(result.stdout)
+    assert (folder / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_there_is_the_json_and_a_hint(flashgen, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = flashgen("bench", *SMALL, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["bench.json"]
+    assert "pip install 'flashgen[plot]'" in result.stderr
 
 
 @pytest.mark.parametrize(

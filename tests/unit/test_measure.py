@@ -113,7 +113,7 @@ def test_the_peak_of_bf16_is_that_of_its_products_where_the_cpu_has_them(monkeyp
     assert [precision_of(dtype) for dtype in ALL] == ["fp32", "fp32", "fp32", "fp64"]
 
 
-def test_bench_gives_a_row_for_every_peer_and_workload():
+def test_bench_gives_a_row_for_every_contender_and_workload():
     seen = []
     works = [workload(seqlen=16, dtype=dtype) for dtype in (FP32, BF16)]
     result = bench(works, ["standard", "fa1"], rounds=1, progress=seen.append)
