@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flashgen.errors import ToolchainError
+from flashgen.measure.peers import PEERS
 
 _OURS = ("#08519c", "#4292c6", "#9ecae1", "#c6dbef")
 _PEERS = ("#7f7f7f", "#bcbd22", "#ff7f0e", "#8c564b")
@@ -47,19 +48,21 @@ def write_picture(data: Mapping[str, Any], path: Path) -> None:
         handles |= dict(zip(labels, drawn, strict=True))
     names = [name for name in (*colours, "peak") if name in handles]
     shown = [handles[name] for name in names]
-    figure.legend(shown, names, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
-    threads = data["threads"]
-    figure.suptitle(f"{data['machine']}, {threads} thread{'s' if threads != 1 else ''}", fontsize=10)
+    title = f"{data['machine']}, {data['threads']} thread{'s' if data['threads'] != 1 else ''}"
+    style = {"ncols": 4, "frameon": False, "fontsize": 9, "title_fontsize": 10}
+    figure.legend(shown, names, loc="outside upper center", title=title, **style)
     figure.savefig(path, dpi=150)
 
 
 def contenders(rows: Sequence[Row]) -> dict[str, str]:
-    """Contender -> colour, in order of appearance: flashgen's in blues."""
+    """Contender -> colour, in order of appearance: flashgen's in blues, each peer always in the same one."""
     names = _distinct(rows, "name")
     ours = [name for name in names if name.startswith("flashgen")]
-    peers = [name for name in names if name not in ours]
+    known = [peer.name for peer in PEERS]
+    peers = known + [name for name in names if name not in (*ours, *known)]
     pairs = ((ours, _OURS), (peers, _PEERS))
-    return {name: shades[i % len(shades)] for group, shades in pairs for i, name in enumerate(group)}
+    colours = {name: shades[i % len(shades)] for group, shades in pairs for i, name in enumerate(group)}
+    return {name: colours[name] for name in (*ours, *peers) if name in names}
 
 
 def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:

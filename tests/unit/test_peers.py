@@ -154,5 +154,6 @@ def test_the_picture_keeps_a_contenders_colour_and_groups_by_workload() -> None:
     colours = contenders(rows)
     assert list(colours) == list(names)
     assert len(set(colours.values())) == 4
+    assert contenders(rows[3:4]) == {"OpenVINO SDPA": colours["OpenVINO SDPA"]}
     assert list(groups(rows)) == [f"B1 H8 N{n} d64\n{mask}" for n in (512, 1024) for mask in ("full", "causal")]
     assert all([row["name"] for row in group] == list(names) for group in groups(rows).values())
