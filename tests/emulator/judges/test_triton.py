@@ -13,7 +13,9 @@ from flashgen.reference import attention_reference
 from flashgen.spec import Causal
 
 pytest.importorskip("triton", reason="the judges extra installs Triton")
-import judge_kernels as kernels
+import judge_kernels
+
+from flashgen.inspect import triton_attention, triton_compile
 
 _ORDERS = ("round_robin", "reverse", "random")
 _TYPES = {
@@ -29,7 +31,8 @@ _LSE_TOLERANCES = {"fp16": 3e-6, "bf16": 3e-6, "fp32": 5e-3}
 def compiled(
     kernel: str, types: tuple[tuple[str, str], ...], constants: tuple[tuple[str, object], ...], arch: int = 80
 ):
-    built = kernels.compile_for(getattr(kernels, kernel), dict(types), dict(constants), arch=arch)
+    home = triton_attention if kernel == "attention" else judge_kernels
+    built = triton_compile.compile_for(getattr(home, kernel), dict(types), dict(constants), arch=arch)
     return built, Module(built.ptx)
 
 
@@ -59,9 +62,10 @@ def attend(
     q, k, v = (rng.standard_normal((1, 2, n, d)).astype(_TYPES[dtype]) for n in (seqlen_q, seqlen_k, seqlen_k))
     out, lse = np.zeros_like(q), np.zeros(q.shape[:3], np.float32)
     types = dict.fromkeys(("q", "k", "v", "out"), f"*{dtype}")
-    types |= {"lse": "*fp32", "seqlen_q": "i32", "seqlen_k": "i32", "scale": "fp32"}
-    constants = {"BR": 64, "BC": 64, "D": d, "CAUSAL": causal, "STAGES": stages}
-    args = [In(q), In(k), In(v), Out(out), Out(lse), seqlen_q, seqlen_k, d**-0.5]
+    types |= {"lse": "*fp32"} | dict.fromkeys(("q_row", "k_row", "v_row", "out_row", "seqlen_q", "seqlen_k"), "i32")
+    types |= {"scale": "fp32"}
+    constants = {"BR": 64, "BC": 64, "D": d, "DV": d, "CAUSAL": causal, "STAGES": stages}
+    args = [In(q), In(k), In(v), Out(out), Out(lse), d, d, d, d, seqlen_q, seqlen_k, d**-0.5]
     report = launch("attention", types, constants, (-(-seqlen_q // 64), 2), args, arch, warps=order, seed=d)
     wanted, wanted_lse = attention_reference(q, k, v, causal=Causal.TOP_LEFT if causal else Causal.NONE)
     assert np.abs(out.astype(np.float64) - wanted).max() < _TOLERANCES[dtype]
