@@ -19,7 +19,14 @@ from flashgen.cli.options import kernel_options, request
     flag_value="resources",
     help="Registers, spills, shared memory, occupancy and the hot loop of a CUDA kernel.",
 )
-def show(as_json: bool, part: str | None, **options: Any) -> None:
+@click.option(
+    "--sass",
+    "part",
+    flag_value="sass",
+    help="What a CUDA kernel's hot loops are made of, beside what they need at least.",
+)
+@click.option("--triton/--no-triton", default=True, help="With --sass: beside Triton's kernel, where it is installed.")
+def show(as_json: bool, part: str | None, triton: bool, **options: Any) -> None:
     """Show a kernel: its plan, and its source with line numbers.
 
     \b
@@ -27,10 +34,12 @@ def show(as_json: bool, part: str | None, **options: Any) -> None:
       flashgen show --d 64 --sram 96KB
       flashgen show --d 64 --source > kernel.cpp
       flashgen show --d 64 --sram 96KB --target sm_80 --resources
+      flashgen show --d 128 --target sm_80 --sass
     """
     import flashgen
     from flashgen.cli.output import plan_json, print_json, print_plan
     from flashgen.cli.resources import print_resources
+    from flashgen.cli.sass import print_sass
     from flashgen.families import family_named
     from flashgen.pipeline import build_kernel
     from flashgen.render.renderer import render
@@ -43,6 +52,9 @@ def show(as_json: bool, part: str | None, **options: Any) -> None:
     target = resolve_target(asked["target"])
     if part == "resources":
         print_resources(build_kernel(spec, plan, target), as_json)
+        return
+    if part == "sass":
+        print_sass(build_kernel(spec, plan, target), as_json, triton)
         return
     log = build_kernel(spec, plan, target).artifact.log if part == "log" or as_json else ""
     source = render(family_named(plan.family), spec, plan, target)

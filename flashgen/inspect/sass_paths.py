@@ -7,6 +7,7 @@ bytes, and of those the one with the fewest instructions.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ PRODUCTS = ("HMMA", "HGMMA")
 FMAS = ("FFMA", "DFMA")
 _COPIES = ("LDGSTS", "LDG")  # what LDG brings, STS stores
 _FEWEST_FMAS = 32  # of a loop that counts as one that multiplies
+
+_WARPGROUP = re.compile(r"HGMMA\.64x(\d+)x16")
 
 _Score = tuple[int, int, int]
 
@@ -36,6 +39,12 @@ class Path:
     def mix(self) -> Counter[str]:
         """Opcodes without modifiers, and how often each is there."""
         return Counter(kind_of(opcode) for opcode in self.opcodes)
+
+    @property
+    def products(self) -> int:
+        """Its mma instructions. A wgmma m64nNk16 of four warps counts as N / 8 mma.m16n8k16 of each."""
+        groups = [match for match in map(_WARPGROUP.match, self.opcodes) if match]
+        return self.count("HMMA") + sum(int(match[1]) // 8 for match in groups)
 
     def count(self, *kinds: str) -> int:
         """Instructions of the kinds."""

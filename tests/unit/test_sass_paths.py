@@ -128,3 +128,9 @@ def test_loops_of_fmas_come_in_order_and_small_ones_do_not_count() -> None:
 def test_a_function_without_loops_has_no_paths() -> None:
     code = code_of(HMMA, "EXIT")
     assert product_paths(code) == () == fma_paths(code)
+
+
+def test_a_warpgroups_product_counts_as_those_that_each_warp_would_need() -> None:
+    code = code_of("0:", "HGMMA.64x64x16.F32 R24, gdesc[UR8]", HMMA, "FADD R1, R1, R2", "@P0 BRA {0}", "EXIT")
+    (path,) = product_paths(code)
+    assert path.products == 8 + 1
