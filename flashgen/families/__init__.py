@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flashgen.errors import SpecError
 from flashgen.families.base import Family
+from flashgen.families.cpu_decode import CpuDecode
 from flashgen.families.cpu_fa1 import CpuFa1
 from flashgen.families.cpu_fa2 import CpuFa2
 from flashgen.families.cpu_standard import CpuStandard
@@ -19,6 +20,7 @@ FAMILIES: tuple[Family, ...] = (
     CpuStandard(),
     CpuFa1(),
     CpuFa2(),
+    CpuDecode(),
     CudaStandard(),
     CudaFa1(),
     CudaFa2Simt(),

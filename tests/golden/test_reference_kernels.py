@@ -15,6 +15,7 @@ REFERENCE = Path(__file__).resolve().parents[2] / "generated" / "reference"
 
 # family, target, dtype, causal, sram
 KERNELS = [
+    ("cpu_decode", "cpu:x86-64-v3", "fp32", True, None),
     ("cpu_fa1", "cpu:x86-64-v3", "fp16", False, 98304),
     ("cpu_fa2", "cpu:x86-64-v3", "fp32", True, None),
     ("cpu_fa2", "cpu:x86-64-v4-bf16", "bf16", False, None),

@@ -44,8 +44,8 @@ def test_the_small_kernel_keeps_to_the_budget() -> None:
 
 def test_warm_builds_ahead() -> None:
     attn = flashgen.build(d=25, dtype="fp32", target="cpu")
-    attn.warm([(128, 128), (1, 512)])
-    assert set(attn._kernels) == {"prefill", "small"}
+    attn.warm([(128, 128), (16, 512), (1, 512)])
+    assert set(attn._kernels) == {"prefill", "small", "decode"}
 
 
 def test_the_same_request_is_the_same_object_and_others_are_not() -> None:
