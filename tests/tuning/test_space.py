@@ -35,7 +35,7 @@ def space_of(
 def test_every_candidate_is_a_tile_of_the_family_within_its_bytes(
     family: Family, target: Target, spec: AttentionSpec, sram: int | None
 ) -> None:
-    if family.kind != target.kind:
+    if family.refusal(spec, target) is not None:
         return
     limits = limits_of(target)
     space = space_of(family, spec, target, sram)
