@@ -73,7 +73,7 @@ using IntLane = int32_t;  // as wide as Compute
 constexpr int64_t kLanes = 8;
 constexpr int kAccumulators = 8;
 constexpr int kMostRows = 4;
-constexpr int64_t kSplitKeys = 512;  // keys of a split
+constexpr int64_t kSplitKeys = 1024;  // keys of a split
 static_assert(kSplitKeys % kBc == 0, "a split is made of whole blocks");
 static_assert(kAccumulators % kLanes == 0, "a register tile gives whole vectors of scores");
 
@@ -262,7 +262,7 @@ struct RowsAhead {
   void fetch(int64_t few) {
     constexpr int64_t kLine = 64 / sizeof(Element);
     for (; few > 0 && count > 0; --few, --count, row += stride)
-      UNROLLED for (int64_t x = 0; x < kSize; x += kLine) __builtin_prefetch(row + x, 0, 2);
+      UNROLLED for (int64_t x = 0; x < kSize; x += kLine) __builtin_prefetch(row + x);
   }
 };
 
@@ -654,6 +654,8 @@ inline void join_row(const Group& group, const Splits& splits, int64_t tile, int
 // The rows of a tile meet the keys from key0 up to `end`.
 inline void attend_keys(const Group& group, int64_t row0, int64_t num_rows, int64_t key0, int64_t end,
                         Tiles& tile) {
+  KeysAhead first{group.k + key0 * group.k_stride, group.k_stride, end - key0};
+  first.fetch(kBc);
   for (; key0 < end; key0 += kBc) {
     const int64_t num_keys = min_of(kBc, end - key0);  // K and V are read where they lie
     const int64_t next = key0 + num_keys;

@@ -2,6 +2,8 @@
 // The rows of a tile meet the keys from key0 up to `end`.
 inline void attend_keys(const Group& group, int64_t row0, int64_t num_rows, int64_t key0, int64_t end,
                         Tiles& tile) {
+  KeysAhead first{group.k + key0 * group.k_stride, group.k_stride, end - key0};
+  first.fetch(kBc);
   for (; key0 < end; key0 += kBc) {
     const int64_t num_keys = min_of(kBc, end - key0);  // K and V are read where they lie
     const int64_t next = key0 + num_keys;

@@ -54,6 +54,6 @@ struct RowsAhead {
   void fetch(int64_t few) {
     constexpr int64_t kLine = 64 / sizeof(Element);
     for (; few > 0 && count > 0; --few, --count, row += stride)
-      UNROLLED for (int64_t x = 0; x < kSize; x += kLine) __builtin_prefetch(row + x, 0, 2);
+      UNROLLED for (int64_t x = 0; x < kSize; x += kLine) __builtin_prefetch(row + x);
   }
 };
