@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,17 +20,24 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--n", "lengths", default="512,2048", show_default=True, type=CommaList(), help="Sequence lengths.")
+@click.option("--decode", is_flag=True, help="Few query rows against keys and values out of memory, in GB/s.")
+@click.option(
+    "--n",
+    "lengths",
+    show_default="512,2048; with --decode 4096",
+    type=CommaList(),
+    help="Sequence lengths; with --decode, keys.",
+)
+@click.option("--seqlen-q", type=click.IntRange(min=1), help="With --decode: query rows of a head. Default: 1.")
 @click.option("--d", default=64, show_default=True, type=click.IntRange(1, 512), help="Head dim.")
-@click.option("--heads", default=8, show_default=True, type=click.IntRange(min=1), help="Query heads.")
-@click.option("--heads-kv", type=click.IntRange(min=1), help="Key and value heads. Default: as many.")
+@click.option("--heads", show_default="8; with --decode 32", type=click.IntRange(min=1), help="Query heads.")
+@click.option("--heads-kv", type=click.IntRange(min=1), help="Key and value heads. Default: as many; with --decode 8.")
 @click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Batch size.")
 @click.option("--dtype", "dtypes", default="fp32", show_default=True, type=CommaList(DTYPES), help="Element types.")
 @click.option(
     "--algorithm",
     "algorithms",
-    default="standard,fa1,fa2",
-    show_default=True,
+    show_default="standard,fa1,fa2; with --decode decode,fa2",
     type=CommaList(ALGORITHMS),
     help="What to time.",
 )
@@ -42,13 +50,15 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="A folder for bench.json and bench.png.")
 @json_option
 def bench(
-    lengths: list[int],
+    decode: bool,
+    lengths: list[int] | None,
+    seqlen_q: int | None,
     d: int,
-    heads: int,
+    heads: int | None,
     heads_kv: int | None,
     batch: int,
     dtypes: list[str],
-    algorithms: list[str],
+    algorithms: list[str] | None,
     causal: Literal["bottom_right", "top_left"] | None,
     peers: str,
     target: str,
@@ -66,7 +76,31 @@ def bench(
       flashgen bench
       flashgen bench --n 1024,4096 --dtype fp32,fp16 --algorithm fa2 --causal
       flashgen bench --algorithm fa2 --peers all --out results
+      flashgen bench --decode --n 4096,32768 --dtype fp32,bf16
     """
+    if decode:
+        if causal or out or peers != "sdpa":
+            raise click.UsageError("--decode goes without --causal, --peers and --out.")
+        from flashgen.cli.bench_decode import run_decode
+
+        heads = heads or heads_kv or 32
+        run_decode(
+            lengths or [4096],
+            seqlen_q or 1,
+            d,
+            heads,
+            heads_kv or min(heads, 8),
+            batch,
+            dtypes,
+            algorithms or ["decode", "fa2"],
+            target,
+            rounds,
+            as_json,
+        )
+        return
+    if seqlen_q is not None:
+        raise click.UsageError("--seqlen-q goes with --decode only.")
+    lengths, heads, algorithms = lengths or [512, 2048], heads or 8, algorithms or ["standard", "fa1", "fa2"]
     from rich.progress import Progress
 
     from flashgen.cli.output import console, print_json
@@ -127,13 +161,9 @@ def print_bench(result: BenchResult) -> None:
     peaks = ", ".join(f"{peak:,.0f} ({precision})" for precision, peak in result.peaks.items())
     out.print(f"{host_name()}, {threads} threads, peak GFLOP/s {peaks}")
     out.print(_table(result))
-    if any(row.timing.discarded > row.timing.rounds for row in result.rows):
-        out.print(
-            "Other work disturbed most rounds of some rows, so their numbers mean little. "
-            "Run it again on a quiet machine, or with more --rounds."
-        )
-    elif any(row.timing.discarded for row in result.rows):
-        out.print("Rounds that other work disturbed were discarded.")
+    note = disturbance([row.timing for row in result.rows])
+    if note:
+        out.print(note)
     for line in result.absent:
         out.print(line, markup=False)
 
@@ -155,21 +185,32 @@ def _table(result: BenchResult) -> Table:
         table.add_row(
             row.name,
             f"{timing.median_s * 1e3:.3f}",
-            _spread(timing),
+            spread_text(timing),
             f"{row.gflops:.1f}",
             f"{row.peak_fraction:.0%}",
             "" if row.workspace_bytes is None else f"{row.workspace_bytes / 1024:,.0f} KiB",
-            _ratio(row.ratio_to_sdpa),
-            _ratio(row.ratio_to_best_peer),
+            ratio_text(row.ratio_to_sdpa),
+            ratio_text(row.ratio_to_best_peer),
         )
     return table
 
 
-def _ratio(ratio: float | None) -> str:
+def disturbance(timings: Sequence[Timing]) -> str:
+    """What to say of rounds that were disturbed; an empty text if there were none."""
+    if any(timing.discarded > timing.rounds for timing in timings):
+        return (
+            "Other work disturbed most rounds of some rows, so their numbers mean little. "
+            "Run it again on a quiet machine, or with more --rounds."
+        )
+    return "Rounds that other work disturbed were discarded." if any(timing.discarded for timing in timings) else ""
+
+
+def ratio_text(ratio: float | None) -> str:
+    """``2.51x``, or nothing."""
     return "" if ratio is None else f"{ratio:.2f}x"
 
 
-def _spread(timing: Timing) -> str:
+def spread_text(timing: Timing) -> str:
     """The spread, and how many rounds it is of where some were discarded."""
     spread = f"{timing.spread:.0%}" if timing.rounds > 1 else "-"
     return spread + (f" ({timing.rounds}/{timing.rounds + timing.discarded})" if timing.discarded else "")

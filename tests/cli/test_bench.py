@@ -82,3 +82,36 @@ def test_bad_lists_are_refused(flashgen, option):
     result = flashgen("bench", *option)
     assert result.exit_code == 2
     assert "Error" in result.stderr
+
+
+TINY_STEP = ("--decode", "--n", "24", "--heads", 4, "--heads-kv", 2, "--rounds", 1)
+
+
+def test_bench_decode_reports_the_memory_rate_beside_the_probe(flashgen):
+    result = flashgen("bench", *TINY_STEP, "--seqlen-q", 2, "--dtype", "fp32,bf16", "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    ours = [row for row in rows if row["name"].startswith("flashgen")]
+    assert [(row["name"], row["dtype"]) for row in ours] == [
+        (f"flashgen {name}", dtype) for dtype in ("fp32", "bf16") for name in ("decode", "fa2")
+    ]
+    for row in ours:
+        assert row["shape"] == [1, 4, 2, 2, 24, 64]
+        assert row["read_fraction"] == pytest.approx(row["gbytes_per_s"] / row["read_gbytes_per_s"])
+
+
+def test_bench_decode_says_when_caches_help(flashgen):
+    result = flashgen("bench", *TINY_STEP)
+    assert result.exit_code == 0, result.output
+    assert "partly cached" in result.stdout
+    assert "flashgen decode" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [(("--decode", "--causal"), "--decode goes without"), (("--seqlen-q", 2), "--seqlen-q goes with --decode only")],
+)
+def test_options_that_do_not_go_together_are_refused(flashgen, options, complaint):
+    result = flashgen("bench", *options)
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.stderr.split())
