@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     help="What to time.",
 )
 @causal_option
-@click.option("--peers", default="sdpa", show_default=True, metavar="LIST", help="sdpa, flex, ort, openvino, or all.")
+@click.option(
+    "--peers", default="sdpa", show_default=True, metavar="LIST", help="sdpa, matmul, flex, ort, openvino, or all."
+)
 @click.option("--target", default="cpu", show_default=True, metavar="TARGET", help="A CPU target that runs here.")
 @click.option(
     "--rounds", default=11, show_default=True, type=click.IntRange(min=1), help="Timed turns of each contender."
@@ -79,8 +81,8 @@ def bench(
       flashgen bench --decode --n 4096,32768 --dtype fp32,bf16
     """
     if decode:
-        if causal or out or peers != "sdpa":
-            raise click.UsageError("--decode goes without --causal, --peers and --out.")
+        if causal or out:
+            raise click.UsageError("--decode goes without --causal and --out.")
         from flashgen.cli.bench_decode import run_decode
 
         heads = heads or heads_kv or 32
@@ -93,6 +95,7 @@ def bench(
             batch,
             dtypes,
             algorithms or ["decode", "fa2"],
+            peers,
             target,
             rounds,
             as_json,
@@ -113,7 +116,7 @@ def bench(
 
     others = named_peers(peers)
     workloads = [
-        Workload(batch, heads, heads_kv or heads, n, d, d, parse_dtype(dtype), parse_causal(causal))
+        Workload(batch, heads, heads_kv or heads, n, n, d, d, parse_dtype(dtype), parse_causal(causal))
         for dtype in dtypes
         for n in lengths
     ]
@@ -161,10 +164,7 @@ def print_bench(result: BenchResult) -> None:
     peaks = ", ".join(f"{peak:,.0f} ({precision})" for precision, peak in result.peaks.items())
     out.print(f"{host_name()}, {threads} threads, peak GFLOP/s {peaks}")
     out.print(_table(result))
-    note = disturbance([row.timing for row in result.rows])
-    if note:
-        out.print(note)
-    for line in result.absent:
+    for line in (*disturbance(result.foreign_cores, [row.timing for row in result.rows]), *result.absent):
         out.print(line, markup=False)
 
 
@@ -195,14 +195,17 @@ def _table(result: BenchResult) -> Table:
     return table
 
 
-def disturbance(timings: Sequence[Timing]) -> str:
-    """What to say of rounds that were disturbed; an empty text if there were none."""
+def disturbance(foreign_cores: float | None, timings: Sequence[Timing]) -> list[str]:
+    """What to say of other work on the machine: lines, none if there was none."""
+    from flashgen.measure.clock import DISTURBED_CORES
+
     if any(timing.discarded > timing.rounds for timing in timings):
-        return (
-            "Other work disturbed most rounds of some rows, so their numbers mean little. "
-            "Run it again on a quiet machine, or with more --rounds."
+        again = "so their numbers mean little. Run it again on a quiet machine, or with more --rounds."
+        taken = (
+            f"Other work took {foreign_cores:.1f} cores meanwhile. " if (foreign_cores or 0) > DISTURBED_CORES else ""
         )
-    return "Rounds that other work disturbed were discarded." if any(timing.discarded for timing in timings) else ""
+        return [f"{taken}Most rounds of some rows were disturbed, {again}"]
+    return ["Rounds that other work disturbed were discarded."] if any(timing.discarded for timing in timings) else []
 
 
 def ratio_text(ratio: float | None) -> str:
@@ -217,5 +220,5 @@ def spread_text(timing: Timing) -> str:
 
 
 def _title(work: Workload) -> str:
-    batch, heads, seqlen, d = work.shape
-    return f"B{batch} H{heads} N{seqlen} d{d} {work.dtype.name}" + ("" if work.causal is Causal.NONE else " causal")
+    shape = f"B{work.batch} H{work.heads} N{work.seqlen_k} d{work.d}"
+    return f"{shape} {work.dtype.name}" + ("" if work.causal is Causal.NONE else " causal")

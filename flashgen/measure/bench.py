@@ -11,7 +11,7 @@ from flashgen.families import family_named
 from flashgen.measure.clock import Comparison, Timing, compare
 from flashgen.measure.peak import PeakProbe, precision_of
 from flashgen.measure.peers import SDPA, Call, Peer
-from flashgen.measure.workload import Workload, to_torch, torch_is_here
+from flashgen.measure.workload import Array, KeysValues, Workload, to_torch, torch_is_here
 from flashgen.runtime.device import host_name
 from flashgen.runtime.dispatch import Attention
 from flashgen.runtime.openmp import thread_pool
@@ -48,7 +48,7 @@ class Row:
         """Plain data, for JSON."""
         return {
             "name": self.name,
-            "shape": list(self.workload.shape),
+            "shape": [self.workload.batch, self.workload.heads, self.workload.seqlen_k, self.workload.d],
             "causal": self.workload.causal.as_json,
             "dtype": self.workload.dtype.name,
             "median_s": self.timing.median_s,
@@ -72,11 +72,13 @@ class BenchResult:
         rows: one for each contender and workload.
         peaks: precision (``fp32``, ``bf16``, ``fp64``) -> GFLOP/s, the best that a workload of it saw.
         absent: why peers that were asked for have no rows, a line for each reason.
+        foreign_cores: cores that other work took in the rounds that count, the most of any workload; None if unknown.
     """
 
     rows: tuple[Row, ...]
     peaks: Mapping[str, float]
     absent: tuple[str, ...] = ()
+    foreign_cores: float | None = None
 
     @property
     def peak_gflops(self) -> float:
@@ -91,6 +93,7 @@ class BenchResult:
             "peak_gflops": self.peak_gflops,
             "peaks": dict(self.peaks),
             "absent": list(self.absent),
+            "foreign_cores": self.foreign_cores,
             "rows": [row.as_dict() for row in self.rows],
         }
 
@@ -118,12 +121,13 @@ def bench(
     rows: list[Row] = []
     absent: list[str] = []
     peaks = dict.fromkeys(probes, 0.0)
+    loads: list[float] = []
     for workload in workloads:
         precision = precision_of(workload.dtype)
         probe = probes[precision]
         arrays = workload.inputs()
         kernels = {f"flashgen {name}": _kernel(workload, name, target) for name in algorithms}
-        others, reasons = _prepared(peers, workload, arrays)
+        others, reasons = prepared(peers, workload, arrays[0], [arrays[1:]])
         absent += reasons
         comparison = compare(
             _calls(kernels, arrays) | others,
@@ -133,9 +137,10 @@ def bench(
             progress=lambda: progress(""),
         )
         peaks[precision] = max(peaks[precision], comparison.peak_gflops)
+        loads += [] if comparison.foreign_cores is None else [comparison.foreign_cores]
         memory = {name: _workspace(kernel, arrays) for name, kernel in kernels.items()}
         rows += _rows(workload, comparison, others.keys(), memory)
-    return BenchResult(tuple(rows), peaks, tuple(dict.fromkeys(absent)))
+    return BenchResult(tuple(rows), peaks, tuple(dict.fromkeys(absent)), max(loads, default=None))
 
 
 def turns(
@@ -146,16 +151,16 @@ def turns(
     return rounds * (len(workloads) * len(algorithms) + able)
 
 
-def _prepared(
-    peers: Sequence[Peer], workload: Workload, arrays: tuple[Any, Any, Any]
+def prepared(
+    peers: Sequence[Peer], workload: Workload, q: Array, caches: Sequence[KeysValues]
 ) -> tuple[dict[str, Call], list[str]]:
-    """The calls of the peers that can, and why the others cannot."""
+    """The calls of the peers that can, and why the others cannot. Arguments as of `Peer.prepare`."""
     calls, reasons = {}, []
     for peer in peers:
         reason = peer.why_not(workload)
         if reason is None:
             try:
-                calls[peer.name] = peer.prepare(workload, arrays)
+                calls[peer.name] = peer.prepare(workload, q, caches)
             except Exception as error:  # whatever another library raises must not cost the rows of all others
                 lines = str(error).strip().splitlines()
                 reason = f"{peer.name} failed: {type(error).__name__}: {lines[0] if lines else 'no message'}"

@@ -3,8 +3,8 @@
 Thread pools of different libraries spin after a call and steal the cores from whoever is timed next; a
 pool that has slept may find its threads on one core for the first milliseconds; clocks and neighbours
 drift. So: peers take turns within one run and start in turn, each timed call comes after a pause and
-untimed calls, the machine's peak is probed in the same round, rounds in which it sags are discarded (and counted),
-and what is reported is the median.
+untimed calls, the machine's peak is probed in the same round, rounds in which it sags or others use the machine are
+discarded (and counted), and what is reported is the median.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from flashgen.measure.foreign_load import ForeignLoad
+
 PAUSE_SECONDS = 0.04
 DISTURBED_BELOW = 0.85
+DISTURBED_CORES = 0.15
 _AFTER_PROBE = 4  # pauses
 _WARM_SECONDS = 0.01
 _SHORTEST_SECONDS = 5e-3
@@ -45,10 +48,12 @@ class Comparison:
     Attributes:
         timings: peer -> timing, in the order given.
         peak_gflops: the machine's FMA rate, median of the rounds that count.
+        foreign_cores: cores that other work took, median of the rounds that count; None where the system does not tell.
     """
 
     timings: dict[str, Timing]
     peak_gflops: float
+    foreign_cores: float | None = None
 
 
 def compare(
@@ -59,6 +64,7 @@ def compare(
     rounds: int = 11,
     pause: float = PAUSE_SECONDS,
     progress: Callable[[], None] = lambda: None,
+    foreign: ForeignLoad | None = None,
 ) -> Comparison:
     """Times peers against each other in one interleaved run.
 
@@ -69,12 +75,15 @@ def compare(
         rounds: how often each peer is timed.
         pause: seconds before each peer's turn, so that the last one's threads stop spinning.
         progress: called after each peer's turn.
+        foreign: tells what others use of the machine; by default, the operating system does.
     """
+    foreign = foreign or ForeignLoad()
     repeats = {name: _repeats(call) for name, call in peers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in peers}
-    peaks = []
+    peaks, loads = [], []
     names = list(peers)
     for turn in range(rounds):
+        foreign.restart()
         time.sleep(pause)
         before = probe()
         # The clock is lower for a while after the probe: whoever came next would always read 4-7% low.
@@ -86,18 +95,28 @@ def compare(
             progress()
         time.sleep(pause)
         peaks.append(min(before, probe()))
+        loads.append(foreign.cores())
     best = max(known_peak, *peaks)
-    good = undisturbed(peaks, best)
+    good = undisturbed(peaks, best, loads)
     discarded = rounds - len(good)
     timings = {name: _timing([all_seconds[i] for i in good], discarded) for name, all_seconds in seconds.items()}
     # Where every round was disturbed, the best one is reported, but not its peak.
-    return Comparison(timings, max(statistics.median(peaks[i] for i in good), DISTURBED_BELOW * best))
+    peak = max(statistics.median(peaks[i] for i in good), DISTURBED_BELOW * best)
+    known_loads = [load for load in (loads[i] for i in good) if load is not None]
+    return Comparison(timings, peak, statistics.median(known_loads) if known_loads else None)
 
 
-def undisturbed(peaks: Sequence[float], best: float) -> list[int]:
-    """Rounds whose peak probe is near the best rate known; the best of them if none is."""
-    good = [index for index, peak in enumerate(peaks) if peak >= DISTURBED_BELOW * best]
-    return good or [max(range(len(peaks)), key=peaks.__getitem__)]
+def undisturbed(peaks: Sequence[float], best: float, loads: Sequence[float | None]) -> list[int]:
+    """Rounds whose peak probe is near the best rate known and that others left the machine to; the best if none is.
+
+    Args:
+        peaks: what the probe read in each round.
+        best: the best rate known.
+        loads: cores that others took in each round; None where that is not known.
+    """
+    quiet = [load is None or load <= DISTURBED_CORES for load in loads]
+    good = [index for index, peak in enumerate(peaks) if quiet[index] and peak >= DISTURBED_BELOW * best]
+    return good or [max(range(len(peaks)), key=lambda index: (quiet[index], peaks[index]))]
 
 
 def _repeats(call: Callable[[], object]) -> int:

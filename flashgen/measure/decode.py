@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from flashgen.api import build
-from flashgen.dtypes import DType
+from flashgen.measure.bench import prepared
 from flashgen.measure.clock import Timing, compare
 from flashgen.measure.memory import COLD_BYTES, ReadProbe
-from flashgen.measure.workload import to_torch, torch_is_here
+from flashgen.measure.peers import SDPA, Call, Peer
+from flashgen.measure.peers.base import in_turn
+from flashgen.measure.workload import Array, KeysValues, Workload, to_torch, torch_is_here
 from flashgen.runtime.device import host_name
 from flashgen.runtime.openmp import thread_pool
 
-SDPA = "torch SDPA"
 _MOST_SETS = 512
-
-Call = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeWorkload:
-    """One step of decoding.
-
-    Attributes:
-        batch, heads, heads_kv, seqlen_q, seqlen_k, d: sizes; every query row sees all keys.
-        dtype: of the tensors.
-    """
-
-    batch: int
-    heads: int
-    heads_kv: int
-    seqlen_q: int
-    seqlen_k: int
-    d: int
-    dtype: DType
-
-    @property
-    def kv_bytes(self) -> int:
-        """Bytes of K and V, each read once."""
-        return 2 * self.batch * self.heads_kv * self.seqlen_k * self.d * self.dtype.size
-
-    def sets(self, cold_bytes: int) -> int:
-        """How many K and V take turns, so that they come from memory; at most 512."""
-        return min(max(-(-cold_bytes // self.kv_bytes), 1), _MOST_SETS)
+_PACKED = ", packed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +32,19 @@ class DecodeRow:
         is_cold: whether together they are more than a cache holds.
         gbytes_per_s: bytes of K and V over the time.
         read_gbytes_per_s: what the probe read in the same rounds.
-        ratio_to_sdpa: how many times faster than torch's SDPA; None without torch.
+        ratio_to_sdpa: how many times faster than torch's SDPA; None where that was not timed.
+        ratio_to_best_peer: than the fastest of the other libraries; None without any.
     """
 
     name: str
-    workload: DecodeWorkload
+    workload: Workload
     timing: Timing
     sets: int
     is_cold: bool
     gbytes_per_s: float
     read_gbytes_per_s: float
     ratio_to_sdpa: float | None
+    ratio_to_best_peer: float | None
 
     @property
     def read_fraction(self) -> float:
@@ -97,38 +69,54 @@ class DecodeRow:
             "read_gbytes_per_s": self.read_gbytes_per_s,
             "read_fraction": self.read_fraction,
             "ratio_to_sdpa": self.ratio_to_sdpa,
+            "ratio_to_best_peer": self.ratio_to_best_peer,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeResult:
-    """All rows of a run."""
+    """All rows of a run.
+
+    Attributes:
+        rows: one for each contender and workload.
+        absent: why peers that were asked for have no rows, a line for each reason.
+        foreign_cores: cores that other work took in the rounds that count, the most of any workload; None if unknown.
+    """
 
     rows: tuple[DecodeRow, ...]
+    absent: tuple[str, ...] = ()
+    foreign_cores: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return {
             "machine": host_name(),
             "threads": thread_pool().max_threads(),
+            "absent": list(self.absent),
+            "foreign_cores": self.foreign_cores,
             "rows": [row.as_dict() for row in self.rows],
         }
 
 
 def bench_decode(
-    workloads: Sequence[DecodeWorkload],
+    workloads: Sequence[Workload],
     algorithms: Sequence[str],
     *,
+    peers: Sequence[Peer] = (SDPA,),
     target: str = "cpu",
     rounds: int = 11,
     cold_bytes: int = COLD_BYTES,
     progress: Callable[[], None] = lambda: None,
 ) -> DecodeResult:
-    """Times algorithms, and torch's SDPA where torch is installed, on keys and values out of memory.
+    """Times algorithms, and other libraries beside them, on keys and values out of memory.
+
+    Where query heads share K and V, torch's SDPA gets the heads as they are, and every peer gets them packed: the heads
+    that share K and V as rows of one head, which reads K and V once.
 
     Args:
-        workloads: what to compute.
+        workloads: what to compute, without a mask.
         algorithms: ``decode``, ``fa2``, ...
+        peers: other libraries to time in the same rounds.
         target: a CPU target that this machine runs.
         rounds: how often each is timed.
         cold_bytes: how many bytes of K and V take turns, and how many the probe reads.
@@ -136,56 +124,87 @@ def bench_decode(
     """
     probe = ReadProbe(cold_bytes)
     rows: list[DecodeRow] = []
+    absent: list[str] = []
+    loads: list[float] = []
     for work in workloads:
+        q, caches = _inputs(work, cold_bytes)
+        others, reasons = _peers(peers, work, q, caches)
+        absent += reasons
         comparison = compare(
-            _calls(work, algorithms, target, cold_bytes),
+            _kernels(work, algorithms, target, q, caches) | others,
             probe.measure,
             known_peak=probe.best,
             rounds=rounds,
             progress=progress,
         )
-        sdpa, sets = comparison.timings.get(SDPA), work.sets(cold_bytes)
-        for name, timing in comparison.timings.items():
-            rate = work.kv_bytes / timing.median_s / 1e9
-            ratio = sdpa.median_s / timing.median_s if sdpa else None
-            is_cold = sets * work.kv_bytes >= cold_bytes
-            rows.append(DecodeRow(name, work, timing, sets, is_cold, rate, comparison.peak_gflops, ratio))
-    return DecodeResult(tuple(rows))
+        loads += [] if comparison.foreign_cores is None else [comparison.foreign_cores]
+        timings = comparison.timings
+        sdpa = timings[SDPA.name].median_s if SDPA.name in timings else None
+        best = min((timings[name].median_s for name in others), default=None)
+        for name, timing in timings.items():
+            rows.append(
+                DecodeRow(
+                    name,
+                    work,
+                    timing,
+                    len(caches),
+                    len(caches) * work.kv_bytes >= cold_bytes,
+                    work.kv_bytes / timing.median_s / 1e9,
+                    comparison.peak_gflops,
+                    sdpa / timing.median_s if sdpa else None,
+                    best / timing.median_s if best else None,
+                )
+            )
+    return DecodeResult(tuple(rows), tuple(dict.fromkeys(absent)), max(loads, default=None))
 
 
-def turns(workloads: Sequence[DecodeWorkload], algorithms: Sequence[str], rounds: int) -> int:
-    """How often `bench_decode` will call ``progress``."""
-    return rounds * len(workloads) * (len(algorithms) + torch_is_here())
+def turns(
+    workloads: Sequence[Workload], algorithms: Sequence[str], rounds: int, peers: Sequence[Peer] = (SDPA,)
+) -> int:
+    """How often `bench_decode` will call ``progress``, if no peer fails."""
+    able = sum(peer.why_not(work) is None for work in workloads for peer, work, _ in _variants(peers, work))
+    return rounds * (len(workloads) * len(algorithms) + able)
 
 
-def _calls(work: DecodeWorkload, algorithms: Sequence[str], target: str, cold_bytes: int) -> dict[str, Call]:
-    rng, storage = np.random.default_rng(0), work.dtype.numpy()
-    q_shape = (work.batch, work.heads, work.seqlen_q, work.d)
-    kv_shape = (work.batch, work.heads_kv, work.seqlen_k, work.d)
-    q, k, v = (rng.standard_normal(x, dtype=np.float32).astype(storage) for x in (q_shape, kv_shape, kv_shape))
-    with_torch = torch_is_here()
-    make: Callable[[np.ndarray], Any] = to_torch if with_torch else lambda array: array
-    cache = [(make(k.copy()), make(v.copy())) for _ in range(work.sets(cold_bytes))]  # equal numbers, other places
-    functions: dict[str, Callable[..., object]] = {
-        f"flashgen {name}": build(work.d, work.dtype.name, target=target, algorithm=name) for name in algorithms
-    }
-    if with_torch:
-        functions[SDPA] = _sdpa(grouped=work.heads != work.heads_kv)
-    return {name: _in_turn(function, make(q), cache) for name, function in functions.items()}
+def sets(work: Workload, cold_bytes: int) -> int:
+    """How many K and V take turns, so that they come from memory; at most 512."""
+    return min(max(-(-cold_bytes // work.kv_bytes), 1), _MOST_SETS)
 
 
-def _in_turn(function: Callable[..., object], q: Any, cache: Sequence[tuple[Any, Any]]) -> Call:
-    turn = itertools.cycle(cache)
-    return lambda: function(q, *next(turn))
+def _inputs(work: Workload, cold_bytes: int) -> tuple[Array, list[KeysValues]]:
+    """q, and K and V of equal numbers in other places."""
+    q, k, v = work.inputs()
+    return q, [(k.copy(), v.copy()) for _ in range(sets(work, cold_bytes))]
 
 
-def _sdpa(grouped: bool) -> Callable[..., object]:
-    import torch
+def _variants(peers: Sequence[Peer], work: Workload) -> list[tuple[Peer, Workload, str]]:
+    """Who computes what, and what its name has at the end."""
+    if work.heads == work.heads_kv:
+        return [(peer, work, "") for peer in peers]
+    as_they_are = [(peer, work, "") for peer in peers if peer is SDPA]
+    return as_they_are + [(peer, work.packed(), _PACKED) for peer in peers]
 
-    function = torch.nn.functional.scaled_dot_product_attention
 
-    def call(q: Any, k: Any, v: Any) -> object:
-        with torch.no_grad():
-            return function(q, k, v, enable_gqa=grouped)
+def _peers(
+    peers: Sequence[Peer], work: Workload, q: Array, caches: Sequence[KeysValues]
+) -> tuple[dict[str, Call], list[str]]:
+    calls: dict[str, Call] = {}
+    absent = []
+    for peer, variant, suffix in _variants(peers, work):
+        able, reasons = prepared([peer], variant, q.reshape(variant.q_shape), caches)
+        calls |= {name + suffix: call for name, call in able.items()}
+        absent += reasons
+    return calls, absent
 
-    return call
+
+def _kernels(
+    work: Workload, algorithms: Sequence[str], target: str, q: Array, caches: Sequence[KeysValues]
+) -> dict[str, Call]:
+    make: Callable[[Array], Any] = to_torch if torch_is_here() else lambda array: array
+    queries, given = make(q), [(make(k), make(v)) for k, v in caches]
+
+    def call(name: str) -> Call:
+        kernel = build(work.d, work.dtype.name, target=target, algorithm=name)
+        return in_turn(lambda kv: kernel(queries, *kv), given)
+
+    return {f"flashgen {name}": call(name) for name in algorithms}

@@ -10,7 +10,7 @@ from flashgen.errors import ToolchainError
 from flashgen.measure.peers import PEERS
 
 _OURS = ("#08519c", "#4292c6", "#9ecae1", "#c6dbef")
-_PEERS = ("#7f7f7f", "#bcbd22", "#ff7f0e", "#8c564b")
+_PEERS = ("#7f7f7f", "#bcbd22", "#ff7f0e", "#8c564b", "#9467bd")
 _GROUP = 0.84  # of the distance between workloads
 _INCHES_PER_BAR = 0.27
 _INCHES_PER_PANEL = 2.7

@@ -40,8 +40,9 @@ def test_a_peer_that_is_not_installed_has_a_line_and_no_rows(flashgen, monkeypat
     result = flashgen("bench", *SMALL, "--peers", "all")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[-4:] == [
+    assert lines[-5:] == [
         "torch SDPA needs torch: pip install 'flashgen[torch]'.",
+        "torch matmul needs torch: pip install 'flashgen[torch]'.",
         "FlexAttention needs torch: pip install 'flashgen[torch]'.",
         "ONNX Runtime MHA needs onnxruntime and onnx: pip install 'flashgen[bench]'.",
         "OpenVINO SDPA needs openvino: pip install 'flashgen[bench]'.",
@@ -49,13 +50,13 @@ def test_a_peer_that_is_not_installed_has_a_line_and_no_rows(flashgen, monkeypat
     data = json.loads(flashgen("bench", *SMALL, "--peers", "all", "--json").stdout)
     assert {row["name"] for row in data["rows"]} == {"flashgen standard", "flashgen fa1"}
     assert all(row[key] is None for row in data["rows"] for key in RATIO_KEYS)
-    assert data["absent"] == lines[-4:]
+    assert data["absent"] == lines[-5:]
 
 
 def test_an_unknown_peer_is_refused_with_the_list(flashgen):
     result = flashgen("bench", *SMALL, "--peers", "sdpa,cudnn")
     assert result.exit_code == 2
-    assert "'cudnn'. Peers are sdpa, flex, ort, openvino, or all." in " ".join(result.stderr.split())
+    assert "'cudnn'. Peers are sdpa, matmul, flex, ort, openvino, or all." in " ".join(result.stderr.split())
 
 
 def test_the_files_are_the_json_and_a_picture(flashgen, tmp_path):

@@ -23,13 +23,13 @@ EPSILON = {FP64: 1e-13, FP32: 2e-6, FP16: 2.0**-11, BF16: 2.0**-8}
 
 
 def workload(dtype: DType = FP32, causal: Causal = Causal.NONE, heads_kv: int = 4) -> Workload:
-    return Workload(2, 4, heads_kv, 37, 24, 24, dtype, causal)
+    return Workload(2, 4, heads_kv, 37, 37, 24, 24, dtype, causal)
 
 
 def check(peer: Peer, work: Workload) -> None:
     """The peer's answer is the oracle's, to within roundings of P and of the result to the type."""
-    q, k, v = inputs = work.inputs()
-    call = peer.prepare(work, inputs)
+    q, k, v = work.inputs()
+    call = peer.prepare(work, q, [(k, v)])
     weighted = np.concatenate([v.astype(np.float64), abs(v.astype(np.float64))], axis=-1)
     both, _ = attention_reference(q, k, weighted, causal=work.causal)
     expected, weight = both[..., : work.d_v], both[..., work.d_v :]
@@ -93,7 +93,7 @@ def test_a_peer_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_peers_are_named_by_a_list() -> None:
     assert named_peers("all") == PEERS
     assert [peer.key for peer in named_peers(" ort, SDPA,ort")] == ["sdpa", "ort"]
-    with pytest.raises(SpecError, match=r"no peer 'mkl'\. Peers are sdpa, flex, ort, openvino, or all"):
+    with pytest.raises(SpecError, match=r"no peer 'mkl'\. Peers are sdpa, matmul, flex, ort, openvino, or all"):
         named_peers("ort,mkl")
     with pytest.raises(SpecError, match="empty"):
         named_peers(" , ")
@@ -108,7 +108,7 @@ class Stub(Peer):
         self.name = name  # type: ignore[misc]
         self.error = error
 
-    def prepare(self, work, arrays):
+    def prepare(self, work, q, caches):
         if self.error is not None:
             raise self.error
         return lambda: None

@@ -7,12 +7,13 @@ from flashgen.measure.peers.base import Call, Peer
 from flashgen.measure.peers.flex import FlexAttention
 from flashgen.measure.peers.onnx_runtime import OnnxRuntime
 from flashgen.measure.peers.openvino_sdpa import OpenVino
+from flashgen.measure.peers.torch_matmul import TorchMatmul
 from flashgen.measure.peers.torch_sdpa import TorchSdpa
 
 __all__ = ["PEERS", "SDPA", "Call", "Peer", "named_peers"]
 
 SDPA = TorchSdpa()
-PEERS: tuple[Peer, ...] = (SDPA, FlexAttention(), OnnxRuntime(), OpenVino())
+PEERS: tuple[Peer, ...] = (SDPA, TorchMatmul(), FlexAttention(), OnnxRuntime(), OpenVino())
 
 
 def named_peers(text: str) -> tuple[Peer, ...]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flashgen.dtypes import DType
-from flashgen.measure.workload import Workload
+from flashgen.measure.workload import Array, KeysValues, Workload
 
-Array = NDArray[Any]
-Inputs = tuple[Array, Array, Array]
 Call = Callable[[], Any]
+_Set = TypeVar("_Set")
 
 
 class Peer(ABC):
@@ -52,12 +51,13 @@ class Peer(ABC):
         return [package for package in self.packages if importlib.util.find_spec(package) is None]
 
     @abstractmethod
-    def prepare(self, work: Workload, arrays: Inputs) -> Call:
+    def prepare(self, work: Workload, q: Array, caches: Sequence[KeysValues]) -> Call:
         """Does all that a user would do once: copies into the library's own layout, models, compilation.
 
         Args:
             work: a workload that `why_not` has nothing against.
-            arrays: q (B, Hq, N, d), k (B, Hkv, N, d) and v (B, Hkv, N, dv) of the workload's type.
+            q: (B, Hq, Sq, d), of the workload's type.
+            caches: k (B, Hkv, Sk, d) and v (B, Hkv, Sk, dv), once or more: calls take them in turn.
 
         Returns:
             The call to time. What it returns is the library's own; `as_array` reads it.
@@ -65,7 +65,15 @@ class Peer(ABC):
 
     @abstractmethod
     def as_array(self, result: Any, work: Workload) -> Array:
-        """A call's result as float64, (B, Hq, N, dv)."""
+        """A call's result as float64, (B, Hq, Sq, dv)."""
+
+
+def in_turn(function: Callable[[_Set], object], sets: Sequence[_Set]) -> Call:
+    """A call that takes the sets in turn."""
+    if len(sets) == 1:
+        return lambda: function(sets[0])
+    turn = itertools.cycle(sets)
+    return lambda: function(next(turn))
 
 
 def torch_array(result: Any) -> Array:

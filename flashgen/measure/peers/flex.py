@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flashgen.dtypes import BF16, FP16, FP32
-from flashgen.measure.peers.base import Array, Call, Inputs, Peer, torch_array
-from flashgen.measure.workload import Workload, to_torch
+from flashgen.measure.peers.base import Call, Peer, in_turn, torch_array
+from flashgen.measure.workload import Array, KeysValues, Workload, to_torch
 from flashgen.spec import Causal
 
 
@@ -19,24 +20,24 @@ class FlexAttention(Peer):
     extra = "torch"
     dtypes = (FP16, BF16, FP32)
 
-    def prepare(self, work: Workload, arrays: Inputs) -> Call:
+    def prepare(self, work: Workload, q: Array, caches: Sequence[KeysValues]) -> Call:
         """See `Peer`; compiles for some ten seconds."""
         import torch
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
         # After eight compilations of one function dynamo gives up and runs the unfused one.
         torch._dynamo.reset()
-        q, k, v = (to_torch(array) for array in arrays)
-        n, causal, grouped = work.seqlen, work.causal is not Causal.NONE, work.heads != work.heads_kv
-        mask = create_block_mask(_sees, None, None, n, n, device="cpu") if causal else None
+        queries, sets = to_torch(q), [(to_torch(k), to_torch(v)) for k, v in caches]
+        causal, grouped = work.causal is not Causal.NONE, work.heads != work.heads_kv
+        mask = create_block_mask(_sees, None, None, work.seqlen_q, work.seqlen_k, device="cpu") if causal else None
         compiled = torch.compile(flex_attention, dynamic=False)
 
-        def call() -> object:
+        def call(kv: tuple[Any, Any]) -> object:
             with torch.no_grad():
-                return compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
+                return compiled(queries, *kv, block_mask=mask, enable_gqa=grouped)
 
-        call()  # compiles
-        return call
+        call(sets[0])  # compiles
+        return in_turn(call, sets)
 
     def as_array(self, result: Any, work: Workload) -> Array:
         """See `Peer`."""

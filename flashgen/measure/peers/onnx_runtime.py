@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from flashgen.dtypes import FP16, FP32
-from flashgen.measure.peers.base import Array, Call, Inputs, Peer
-from flashgen.measure.workload import Workload
+from flashgen.measure.peers.base import Call, Peer, in_turn
+from flashgen.measure.workload import Array, KeysValues, Workload
 from flashgen.runtime.openmp import thread_pool
 from flashgen.spec import Causal
 
@@ -24,29 +25,33 @@ class OnnxRuntime(Peer):
     dtypes = (FP16, FP32)
     grouped = False
 
-    def prepare(self, work: Workload, arrays: Inputs) -> Call:
+    def prepare(self, work: Workload, q: Array, caches: Sequence[KeysValues]) -> Call:
         """See `Peer`."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = thread_pool().max_threads()
         session = onnxruntime.InferenceSession(_model(work), options, providers=["CPUExecutionProvider"])
-        binding = session.io_binding()
-        for name, array in zip("qkv", arrays, strict=True):
-            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(_rows(array)))
-        room = np.empty((work.batch, work.seqlen, work.heads * work.d_v), work.dtype.numpy())
-        out = onnxruntime.OrtValue.ortvalue_from_numpy(room)
-        binding.bind_ortvalue_output("out", out)
+        value = onnxruntime.OrtValue.ortvalue_from_numpy
+        out = value(np.empty((work.batch, work.seqlen_q, work.heads * work.d_v), work.dtype.numpy()))
+        queries = value(_rows(q))
+        bindings = []
+        for k, v in caches:
+            binding = session.io_binding()
+            for name, given in (("q", queries), ("k", value(_rows(k))), ("v", value(_rows(v)))):
+                binding.bind_ortvalue_input(name, given)
+            binding.bind_ortvalue_output("out", out)
+            bindings.append(binding)
 
-        def call() -> object:
+        def call(binding: Any) -> object:
             session.run_with_iobinding(binding)
             return out
 
-        return call
+        return in_turn(call, bindings)
 
     def as_array(self, result: Any, work: Workload) -> Array:
         """See `Peer`."""
-        rows = result.numpy().reshape(work.batch, work.seqlen, work.heads, work.d_v)
+        rows = result.numpy().reshape(work.batch, work.seqlen_q, work.heads, work.d_v)
         return np.asarray(rows.transpose(0, 2, 1, 3), np.float64)
 
 
@@ -61,10 +66,11 @@ def _model(work: Workload) -> bytes:
     from onnx import TensorProto, helper
 
     element = TensorProto.FLOAT16 if work.dtype is FP16 else TensorProto.FLOAT
-    dims = {"q": work.d, "k": work.d, "v": work.d_v, "out": work.d_v}
+    n, n_k = work.seqlen_q, work.seqlen_k
+    sizes = {"q": (n, work.d), "k": (n_k, work.d), "v": (n_k, work.d_v), "out": (n, work.d_v)}
     values = [
-        helper.make_tensor_value_info(name, element, [work.batch, work.seqlen, work.heads * dim])
-        for name, dim in dims.items()
+        helper.make_tensor_value_info(name, element, [work.batch, seqlen, work.heads * dim])
+        for name, (seqlen, dim) in sizes.items()
     ]
     node = helper.make_node(
         "MultiHeadAttention",

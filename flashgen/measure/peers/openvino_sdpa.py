@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from flashgen.dtypes import BF16, FP16, FP32
-from flashgen.measure.peers.base import Array, Call, Inputs, Peer
-from flashgen.measure.workload import Workload
+from flashgen.measure.peers.base import Call, Peer, in_turn
+from flashgen.measure.workload import Array, KeysValues, Workload
 from flashgen.runtime.openmp import thread_pool
 from flashgen.spec import Causal
 
@@ -24,7 +25,7 @@ class OpenVino(Peer):
     dtypes = (FP16, BF16, FP32)
     grouped = False
 
-    def prepare(self, work: Workload, arrays: Inputs) -> Call:
+    def prepare(self, work: Workload, q: Array, caches: Sequence[KeysValues]) -> Call:
         """See `Peer`."""
         import openvino
 
@@ -34,15 +35,19 @@ class OpenVino(Peer):
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": thread_pool().max_threads(),
         }
-        request = core.compile_model(_model(work, arrays), "CPU", config).create_infer_request()
-        for index, array in enumerate(arrays):
-            request.set_input_tensor(index, _tensor(work, array))
+        compiled = core.compile_model(_model(work), "CPU", config)
+        requests = []
+        for k, v in caches:
+            request = compiled.create_infer_request()
+            for index, array in enumerate((q, k, v)):
+                request.set_input_tensor(index, _tensor(work, array))
+            requests.append(request)
 
-        def call() -> object:
+        def call(request: Any) -> object:
             request.infer()
             return request.get_output_tensor(0)
 
-        return call
+        return in_turn(call, requests)
 
     def as_array(self, result: Any, work: Workload) -> Array:
         """See `Peer`."""
@@ -57,13 +62,14 @@ def _precision(work: Workload, capabilities: list[str]) -> str:
     return "f32" if work.dtype is FP16 and "FP16" not in capabilities else _TYPES[work.dtype]
 
 
-def _model(work: Workload, arrays: Inputs) -> Any:
+def _model(work: Workload) -> Any:
     """A model of that one operator."""
     import openvino
     from openvino import opset13
 
     element = getattr(openvino.Type, _TYPES[work.dtype])
-    inputs = [opset13.parameter(list(array.shape), element) for array in arrays]
+    rows = ((work.seqlen_q, work.d), (work.seqlen_k, work.d), (work.seqlen_k, work.d_v))
+    inputs = [opset13.parameter([work.batch, work.heads, seqlen, dim], element) for seqlen, dim in rows]
     out = opset13.scaled_dot_product_attention(*inputs, causal=work.causal is not Causal.NONE)
     return openvino.Model([out], inputs, "attention")
 
