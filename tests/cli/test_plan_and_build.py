@@ -157,7 +157,7 @@ def test_a_cuda_kernel_is_verified_in_the_emulator_where_there_is_no_gpu(flashge
     monkeypatch.setattr("flashgen.runtime.device.runs_here", lambda target: False)
     result = flashgen("build", "--d", 16, "--sram", "16KB", "--target", "sm_75", "--dtype", "fp32", "--verify")
     assert result.exit_code == 0, result.output
-    assert "passed: 51 cases" in result.stdout
+    assert "passed: 52 cases" in result.stdout
     verified = flashgen("verify", "--d", 16, "--sram", "16KB", "--target", "sm_75", "--loader", "emulator", "--json")
     assert json.loads(verified.stdout)["passed"] is True
     refused = flashgen("build", "--d", 16, "--target", "cpu:aarch64", "--verify")
