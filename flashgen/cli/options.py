@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -56,6 +56,13 @@ target_option = click.option(
     metavar="TARGET",
     help="Where: auto, cpu, cpu:x86-64-v3, sm_80, ...",
 )
+targets_option = click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="TARGET",
+    help="Where: auto (default), cpu, cpu:x86-64-v3, sm_80, ...; with --model any number of them, default: every GPU.",
+)
 sram_option = click.option(
     "--sram",
     metavar="SIZE",
@@ -87,7 +94,16 @@ _KERNEL_OPTIONS = (
 
 def kernel_options(command: F) -> F:
     """Adds the options that describe a kernel; the command takes them as keyword arguments."""
-    for option in reversed(_KERNEL_OPTIONS):
+    return _with(_KERNEL_OPTIONS, command)
+
+
+def kernel_options_and_targets(command: F) -> F:
+    """The same, but ``--target`` may be given several times; the command takes a tuple, ``targets``."""
+    return _with([targets_option if option is target_option else option for option in _KERNEL_OPTIONS], command)
+
+
+def _with(options: Sequence[Callable[[F], F]], command: F) -> F:
+    for option in reversed(options):
         command = option(command)
     return command
 

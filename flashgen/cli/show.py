@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from flashgen.cli.options import kernel_options, request
+from flashgen.cli.options import kernel_options_and_targets, request
 
 
 @click.command()
-@kernel_options
+@kernel_options_and_targets
 @click.option("--source", "part", flag_value="source", help="Only the source, bare, to pipe it somewhere.")
 @click.option("--log", "part", flag_value="log", help="Only the compiler's log (compiles it if need be).")
 @click.option(
@@ -25,8 +25,14 @@ from flashgen.cli.options import kernel_options, request
     flag_value="sass",
     help="What a CUDA kernel's hot loops are made of, beside what they need at least.",
 )
+@click.option(
+    "--model",
+    "part",
+    flag_value="model",
+    help="Predicted TFLOP/s of a CUDA kernel: cycles in each pipe; one row for each --target, or for every GPU.",
+)
 @click.option("--triton/--no-triton", default=True, help="With --sass: beside Triton's kernel, where it is installed.")
-def show(as_json: bool, part: str | None, triton: bool, **options: Any) -> None:
+def show(as_json: bool, part: str | None, triton: bool, targets: tuple[str, ...], **options: Any) -> None:
     """Show a kernel: its plan, and its source with line numbers.
 
     \b
@@ -35,8 +41,10 @@ def show(as_json: bool, part: str | None, triton: bool, **options: Any) -> None:
       flashgen show --d 64 --source > kernel.cpp
       flashgen show --d 64 --sram 96KB --target sm_80 --resources
       flashgen show --d 128 --target sm_80 --sass
+      flashgen show --d 128 --model
     """
     import flashgen
+    from flashgen.cli.model import show_model
     from flashgen.cli.output import plan_json, print_json, print_plan
     from flashgen.cli.resources import print_resources
     from flashgen.cli.sass import print_sass
@@ -46,7 +54,12 @@ def show(as_json: bool, part: str | None, triton: bool, **options: Any) -> None:
     from flashgen.runtime.device import resolve_target
     from flashgen.spec import make_spec
 
-    asked = request(options)
+    if part == "model":
+        show_model(request(options | {"target": "auto"}), targets, as_json)
+        return
+    if len(targets) > 1:
+        raise click.UsageError("Several targets are for --model; show one at a time.")
+    asked = request(options | {"target": targets[0] if targets else "auto"})
     plan = flashgen.plan(**asked)
     spec = make_spec(asked["d"], asked["dtype"], asked["causal"], asked["d_v"])
     target = resolve_target(asked["target"])

@@ -123,11 +123,16 @@ def sass_report(source: KernelSource, artifact: Artifact, *, with_triton: bool =
         with_triton: compile Triton's kernel, too, where Triton is installed and has the tile.
 
     Raises:
-        SpecError: it is no CUDA kernel.
+        SpecError: it is no CUDA kernel, or one whose loop has no ideal to stand beside.
         ToolchainError: there is no nvdisasm, or no machine code.
     """
     if source.target.kind != "cuda":
         raise SpecError(f"SASS is what GPUs of NVIDIA execute, and {source.target} is no CUDA target; try sm_80.")
+    if family_named(source.plan.family).algorithm == "decode":
+        raise SpecError(
+            f"{source.plan.family} is as fast as memory gives it K and V, so its instructions have no ideal count; "
+            "flashgen bench --decode measures it."
+        )
     entries = kernel_code(source, artifact)
     reported = artifact.report.get("kernels", {}).values()
     stores, loads = (sum(kernel[f"spill_{kind}_bytes"] for kernel in reported) for kind in ("store", "load"))

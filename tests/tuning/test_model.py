@@ -19,20 +19,29 @@ from flashgen.families.cuda_fa1 import CudaFa1
 from flashgen.inspect.occupancy import Occupancy
 from flashgen.inspect.resources import KernelResources
 from flashgen.pipeline import Built, build_kernel
+from flashgen.pipes.machine import Machine, PipeRates
 from flashgen.runtime.device import runs_here
 from flashgen.spec import make_spec
-from flashgen.target import PRESETS, parse_target
+from flashgen.target import parse_target
 from flashgen.tile_plan import TilePlan
 from flashgen.tuning.model import estimate
 from flashgen.tuning.model.counts import Run, StepCounts, _products
 from flashgen.tuning.model.estimate import Problem, WrongResultError, predict, resource_complaint
-from flashgen.tuning.model.machine import Machine, machine_of
-from flashgen.tuning.model.predict import Work, memory_seconds, pipe_cycles, step_time
+from flashgen.tuning.model.predict import Work, counted_cycles, memory_seconds, step_time
 
-MACHINE = Machine(
-    sms=10, clock=1e9, fp32=2, fp64=1, integer=2, special=0.5, tensor=1024, wavefronts=1, bandwidth=1e9, l2_bytes=1000
-)
-COUNTS = StepCounts({"fp32": 8000, "int": 2000, "special": 100, "move": 5000}, 1000, 0, {"q": 10, "workspace": 1000})
+RATES = PipeRates(tensor=1024, tensor_peak=1024, fp32=64, fp64=32)
+MACHINE = Machine(sms=10, clock=1e9, bandwidth=1e9, l2_bytes=1000, rates=RATES)
+UNITS = {
+    "fp32": 8000,
+    "fp64": 10,
+    "int": 1000,
+    "compare": 600,
+    "convert": 400,
+    "special": 100,
+    "warp": 50,
+    "move": 5000,
+}
+COUNTS = StepCounts(UNITS, wavefronts=1000, products=0, copied=200, sectors={"q": 210, "workspace": 1000})
 SM_80 = parse_target("sm_80")
 
 
@@ -46,18 +55,26 @@ def work(counts: StepCounts = COUNTS, ctas: int = 100, imbalance: float = 1.0) -
 
 
 def test_each_pipe_takes_its_instructions_at_its_rate_and_moves_are_free() -> None:
-    pipes = pipe_cycles(COUNTS, MACHINE)
-    assert pipes["fp32"] == 4000
-    assert pipes["integer"] == 1000
-    assert pipes["special"] == 200
-    assert pipes["shared"] == 1000
-    assert pipes["issue"] == (8000 + 2000 + 100) / 4
-    assert "tensor" not in pipes
+    cycles = counted_cycles(COUNTS, RATES)
+    assert cycles.fma == 8000 * 32 / 64
+    assert cycles.fp64 == 10 * 32 / 32
+    assert cycles.alu == 2000 * 32 / 64
+    assert cycles.special == 100 * 32 / 16
+    assert cycles.shared == 1000 + 50
+    assert cycles.issue == (8000 + 10 + 2000 + 100 + 50) / 4
+    assert cycles.tensor == 0
+
+
+def test_asynchronous_copies_keep_no_warp_waiting() -> None:
+    assert counted_cycles(COUNTS, RATES).l2 == (1210 - 200) * 32 / 64
 
 
 def test_tensor_cores_take_products_at_their_rate() -> None:
-    pipes = pipe_cycles(replace(COUNTS, products=1024 * 7), MACHINE)
-    assert pipes["tensor"] == 7
+    assert counted_cycles(replace(COUNTS, products=1024 * 7), RATES).tensor == 7
+
+
+def test_counts_are_the_same_there_and_back() -> None:
+    assert StepCounts.of(COUNTS.flat) == COUNTS
 
 
 @pytest.mark.parametrize(
@@ -74,21 +91,28 @@ def test_products_are_read_from_the_instruction(ptx: str, products: int) -> None
 
 
 def test_many_warps_hide_all_but_the_longest_pipe() -> None:
-    one, many = (step_time(work(), kernel(ctas, 128), MACHINE) for ctas in (1, 10))
-    longest = max(many.pipes.values())
-    assert longest / MACHINE.clock < many.seconds < one.seconds
-    assert one.seconds == pytest.approx(sum(v for name, v in one.pipes.items() if name != "issue") / MACHINE.clock)
-    assert (one.warps, many.warps, many.bound) == (1, 10, "fp32")
+    one, some, many = (step_time(work(), kernel(ctas, 128), MACHINE) for ctas in (1, 2, 10))
+    longest = many.cycles.longest / MACHINE.clock
+    assert longest < many.seconds < some.seconds < one.seconds
+    assert many.seconds < 1.1 * longest
+    assert one.seconds == pytest.approx((sum(one.cycles.pipes.values()) - one.cycles.shared) / MACHINE.clock)
+    assert (one.warps, many.warps, many.bound) == (1, 10, "fma")
 
 
 def test_the_multiprocessor_with_the_most_ctas_decides() -> None:
     """The same work in 100 CTAs on 10 multiprocessors, and in 101: somebody gets eleven."""
     even, odd = (step_time(work(ctas=ctas), kernel(), MACHINE) for ctas in (100, 101))
-    assert odd.pipes["fp32"] / even.pipes["fp32"] == pytest.approx((11 / 101) / (10 / 100))
+    assert odd.cycles.fma / even.cycles.fma == pytest.approx((11 / 101) / (10 / 100))
 
 
 def test_ctas_that_are_not_there_hide_nothing() -> None:
     assert step_time(work(ctas=10), kernel(ctas=8), MACHINE).warps == 2  # one CTA each, of eight warps
+
+
+def test_half_a_multiprocessor_takes_twice_as_long() -> None:
+    """One CTA of two warps leaves two of four schedulers idle."""
+    two, four = (step_time(work(), kernel(1, threads), MACHINE) for threads in (64, 128))
+    assert two.seconds == pytest.approx(2 * four.seconds)
 
 
 def test_uneven_ctas_take_longer() -> None:
@@ -102,22 +126,10 @@ def test_memory_counts_arrays_once_where_the_cache_holds_them_and_traffic_where_
     crowded = replace(MACHINE, l2_bytes=50)
     assert memory_seconds(work(), crowded) > memory_seconds(work(), MACHINE)
     nothing_kept = replace(MACHINE, l2_bytes=0)
-    assert memory_seconds(work(), nothing_kept) == pytest.approx(32 * 1010 / 1e9)
+    assert memory_seconds(work(), nothing_kept) == pytest.approx(32 * 1210 / 1e9)
     assert memory_seconds(work(), replace(MACHINE, bandwidth=None)) == 0
     slow = replace(MACHINE, bandwidth=1.0)
     assert step_time(work(), kernel(), slow).bound == "memory"
-
-
-@pytest.mark.parametrize("target", [target for target in PRESETS if target.kind == "cuda"], ids=str)
-def test_every_cuda_target_has_a_machine(target: Any) -> None:
-    machine = machine_of(target)
-    assert machine.sms == PRESETS[target].cores
-    assert 0.8e9 < machine.clock < 3e9
-    assert min(machine.fp32, machine.fp64, machine.integer, machine.special, machine.tensor, machine.wavefronts) > 0
-
-
-def test_the_clock_of_an_a100_is_its_boost_clock() -> None:
-    assert machine_of(SM_80).clock == pytest.approx(1.41e9, rel=0.01)
 
 
 @pytest.fixture
@@ -147,8 +159,8 @@ def test_a_part_of_a_head_stands_for_the_whole(
     monkeypatch.setattr(estimate, "_EMULATED", 1024)
     whole = predict(kernel_, problem)
     for mine, its in zip(whole.steps, part.steps, strict=True):
-        for pipe in ("fp32", "shared", "issue"):
-            assert its.pipes[pipe] == pytest.approx(mine.pipes[pipe], rel=0.05), pipe
+        for pipe in ("fma", "shared", "issue"):
+            assert its.cycles.as_dict()[pipe] == pytest.approx(mine.cycles.as_dict()[pipe], rel=0.05), pipe
 
 
 def test_a_prediction_grows_with_the_work(nvrtc: None) -> None:

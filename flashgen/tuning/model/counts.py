@@ -18,7 +18,7 @@ from flashgen.spec import AttentionSpec
 Array = NDArray[Any]
 Counts = dict[str, float]
 
-_WAVEFRONTS, _PRODUCTS, _SECTORS = "wavefronts", "products", "sectors of "
+_WAVEFRONTS, _PRODUCTS, _COPIED, _SECTORS = "wavefronts", "products", "copied sectors", "sectors of "
 _PRODUCT = re.compile(r"mma\.sync\S*\.m(\d+)n(\d+)k(\d+)\.")
 
 
@@ -30,27 +30,29 @@ class StepCounts:
         units: warp-instructions by the emulator's units.
         wavefronts: of shared memory.
         products: multiply-adds on tensor cores; those of tf32 count twice, as they take twice as long.
-        sectors: 32-byte sectors of global memory that were touched, by array.
+        copied: 32-byte sectors of global memory that asynchronous copies brought.
+        sectors: those and all other sectors that were touched, by array.
     """
 
     units: dict[str, float]
     wavefronts: float
     products: float
+    copied: float
     sectors: dict[str, float]
 
     @property
     def flat(self) -> Counts:
         """All of them by name, to calculate with."""
         sectors = {_SECTORS + name: count for name, count in self.sectors.items()}
-        return {**self.units, _WAVEFRONTS: self.wavefronts, _PRODUCTS: self.products, **sectors}
+        return {**self.units, _WAVEFRONTS: self.wavefronts, _PRODUCTS: self.products, _COPIED: self.copied, **sectors}
 
     @classmethod
     def of(cls, flat: Counts) -> StepCounts:
         """The other way round."""
         sectors = {name.removeprefix(_SECTORS): n for name, n in flat.items() if name.startswith(_SECTORS)}
-        own = (_WAVEFRONTS, _PRODUCTS)
+        own = (_WAVEFRONTS, _PRODUCTS, _COPIED)
         units = {name: n for name, n in flat.items() if name not in own and not name.startswith(_SECTORS)}
-        return cls(units, flat[_WAVEFRONTS], flat[_PRODUCTS], sectors)
+        return cls(units, flat[_WAVEFRONTS], flat[_PRODUCTS], flat[_COPIED], sectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ def _counts(report: Report) -> StepCounts:
     for name, moved in report.traffic.items():
         sectors[name] += moved.load_sectors + moved.store_sectors
     products = sum(_products(line.site.ptx) * line.executed for line in report.lines if line.unit == "mma")
-    return StepCounts(dict(report.instructions), report.shared.wavefronts, products, dict(sectors))
+    copied = sum(line.sectors for line in report.lines if line.unit == "copy.async")
+    return StepCounts(dict(report.instructions), report.shared.wavefronts, products, copied, dict(sectors))
 
 
 def _products(ptx: str) -> int:

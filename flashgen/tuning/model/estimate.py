@@ -12,10 +12,10 @@ from flashgen.inspect.io_kernel import Sizes
 from flashgen.inspect.resources import complaints, resources
 from flashgen.launch_plan import Geometry, LaunchPlan, resolve
 from flashgen.pipeline import Built
+from flashgen.pipes.machine import Machine, machine_of
 from flashgen.spec import AttentionSpec, Causal
 from flashgen.tile_plan import TilePlan
 from flashgen.tuning.model.counts import Counts, Run, StepCounts, count_head
-from flashgen.tuning.model.machine import Machine, machine_of
 from flashgen.tuning.model.predict import StepTime, Work, step_time
 from flashgen.verification import Case, Inputs, compare, expect
 

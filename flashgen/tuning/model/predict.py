@@ -1,12 +1,7 @@
 """From counts to seconds.
 
-On one multiprocessor each kind of work has its own pipe. Alone, a warp goes from one to the next, so its time is their
-sum; many warps keep all pipes busy at once, so their time is the longest of them. With W warps on a scheduler the model
-takes the longest, and the rest divided by W:
-
-    cycles of a CTA = longest + (sum - longest) / W
-
-The multiprocessor with the most CTAs decides, and device memory may take longer than all of it.
+Counted instructions become cycles of each pipe, and those become time by the warps that overlap them, as
+flashgen/pipes has it. The multiprocessor with the most CTAs decides, and device memory may take longer than all of it.
 """
 
 from __future__ import annotations
@@ -15,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashgen.inspect.resources import KernelResources
+from flashgen.pipes.cycles import WAVEFRONT_BYTES, PipeCycles, byte_cycles, warp_cycles
+from flashgen.pipes.machine import LANES, SCHEDULERS, Machine, PipeRates
+from flashgen.pipes.overlap import cycles_shared_out
 from flashgen.tuning.model.counts import StepCounts
-from flashgen.tuning.model.machine import LANES, SCHEDULERS, Machine
 
+_NOMINAL_CLOCK = 1.5e9  # where a device's is not known; plans are ranked all the same
 _SECTOR_BYTES = 32
 _FREE = ("move", "load.param")  # ptxas renames registers, and parameters are constants
 _INTEGER = ("int", "compare", "convert")
@@ -47,7 +45,7 @@ class StepTime:
     Attributes:
         seconds: the launch.
         bound: the pipe that takes longest, or ``memory``.
-        pipes: cycles of the busiest multiprocessor in each pipe.
+        cycles: of each scheduler of the busiest multiprocessor, by pipe.
         memory_seconds: that device memory needs.
         ctas: on a multiprocessor at once.
         warps: on a scheduler at once.
@@ -55,7 +53,7 @@ class StepTime:
 
     seconds: float
     bound: str
-    pipes: dict[str, float]
+    cycles: PipeCycles
     memory_seconds: float
     ctas: int
     warps: float
@@ -65,7 +63,7 @@ class StepTime:
         return {
             "seconds": self.seconds,
             "bound": self.bound,
-            "cycles": {name: round(cycles) for name, cycles in self.pipes.items()},
+            "cycles": {name: round(cycles) for name, cycles in self.cycles.as_dict().items()},
             "memory_seconds": self.memory_seconds,
             "ctas_on_sm": self.ctas,
             "warps_on_scheduler": self.warps,
@@ -84,34 +82,31 @@ def step_time(work: Work, resources: KernelResources, machine: Machine) -> StepT
     fitting = resources.occupancy.ctas if resources.occupancy else 1
     resident = max(min(fitting, rounds), 1)
     warps = resident * -(-resources.threads // LANES) / SCHEDULERS
-    share = rounds * work.imbalance / work.ctas
-    pipes = {name: cycles * share for name, cycles in pipe_cycles(work.counts, machine).items()}
-    longest = max(pipes, key=lambda name: pipes[name])
-    # Issuing is no pipe that work waits in, only a limit to all of them together.
-    others = sum(cycles for name, cycles in pipes.items() if name not in (longest, "issue"))
-    seconds = (pipes[longest] + others / max(warps, 1.0)) / machine.clock
+    cycles = counted_cycles(work.counts, machine.rates) * (rounds * work.imbalance / work.ctas)
+    seconds = cycles_shared_out(cycles, warps) / (machine.clock or _NOMINAL_CLOCK)
     memory = memory_seconds(work, machine)
-    return StepTime(max(seconds, memory), longest if seconds >= memory else "memory", pipes, memory, resident, warps)
+    bound = cycles.busiest if seconds >= memory else "memory"
+    return StepTime(max(seconds, memory), bound, cycles, memory, resident, warps)
 
 
-def pipe_cycles(counts: StepCounts, machine: Machine) -> dict[str, float]:
-    """Cycles that all the work would take in each pipe of a single multiprocessor."""
+def counted_cycles(counts: StepCounts, rates: PipeRates) -> PipeCycles:
+    """Cycles of each of four schedulers, if all the work were that of a single multiprocessor."""
     units = counts.units
-    issued = sum(count for unit, count in units.items() if unit not in _FREE)
-    global_instructions = sum(units.get(unit, 0) for unit in ("load.global", "store.global", "atomic", "copy.async"))
-    pipes = {
-        "fp32": units.get("fp32", 0) / machine.fp32,
-        "integer": sum(units.get(unit, 0) for unit in _INTEGER) / machine.integer,
-        "special": units.get("special", 0) / machine.special,
-        "shared": (counts.wavefronts + units.get("warp", 0)) / machine.wavefronts,
-        "global": max(sum(counts.sectors.values()) * _SECTOR_BYTES / 64, float(global_instructions)),
-        "issue": issued / SCHEDULERS,
-    }
-    if units.get("fp64"):
-        pipes["fp64"] = units["fp64"] / machine.fp64
-    if counts.products and machine.tensor:
-        pipes["tensor"] = counts.products / machine.tensor
-    return pipes
+
+    def at(lanes: int, *kinds: str) -> float:
+        return sum(units.get(kind, 0) for kind in kinds) * warp_cycles(lanes)
+
+    all_of_them = PipeCycles(
+        tensor=counts.products * SCHEDULERS / rates.tensor,
+        fma=at(rates.fp32, "fp32"),
+        fp64=at(rates.fp64, "fp64"),
+        alu=at(rates.alu, *_INTEGER),
+        special=at(rates.special, "special"),
+        shared=byte_cycles(counts.wavefronts * WAVEFRONT_BYTES, rates.shared) + at(LANES, "warp"),
+        l2=byte_cycles((sum(counts.sectors.values()) - counts.copied) * _SECTOR_BYTES, rates.l2),
+        issue=sum(count for unit, count in units.items() if unit not in _FREE),
+    )
+    return all_of_them * (1 / SCHEDULERS)
 
 
 def memory_seconds(work: Work, machine: Machine) -> float:
