@@ -18,16 +18,16 @@ from flashgen.target import PRESETS, Target
 
 _UNITS = {"tensor": "tensor cores", "fma": "FMA units", "fp64": "fp64 units"}
 _COLUMNS = (
-    "warps: on a scheduler. Share of time in which the unit that multiplies works: lo if nothing overlapped, hi if all "
-    "did, busy as predicted."
+    "warps: on a scheduler. How much of the time the unit that multiplies works: lo if nothing overlapped,\n"
+    "hi if everything did, busy as predicted. TFLOP/s and share of the device's peak are predicted, too."
 )
 _BROADCASTS = (
-    "Loads from shared memory count as if no two lanes read the same bytes. Where lanes do, shared is less busy than "
-    "that."
+    "Loads from shared memory count as if no two lanes read the same bytes; where they do, the shared pipe is\n"
+    "less busy."
 )
 _ABOUT = (
-    "Predicted from the machine code and published rates; nothing was measured. The hot loop alone, so for long "
-    "sequences, away from masks. Latencies, barriers and clocks under load are not in the model."
+    "Predicted from machine code and published rates; nothing was measured. The hot loop alone: long sequences,\n"
+    "no mask. Latencies, barriers and clocks under load are not in the model."
 )
 
 

@@ -18,7 +18,7 @@ from flashgen.inspect.sass_paths import FMAS, Path, fma_paths, product_paths
 from flashgen.inspect.sass_report import kernel_code
 from flashgen.pipes.cycles import PipeCycles
 from flashgen.pipes.machine import LANES, SCHEDULERS, Machine, PipeRates, machine_of
-from flashgen.pipes.overlap import cycles_shared_out
+from flashgen.pipes.overlap import cycles_alone, cycles_shared_out
 from flashgen.pipes.sass import products, sass_cycles
 from flashgen.source import KernelSource
 from flashgen.spec import AttentionSpec
@@ -50,7 +50,7 @@ class LoopPrediction:
         entry: the kernel.
         work: one turn of it.
         occupancy: CTAs and warps on a multiprocessor.
-        util_lo: share of time in which the unit that multiplies would work if nothing overlapped.
+        util_lo: share of time in which the unit that multiplies would work if a warp were alone on its scheduler.
         util_hi: the same if everything overlapped.
         utilisation: the same by the model.
         share_of_peak: of what the device can multiply by its fastest instruction, at its published clock.
@@ -191,7 +191,6 @@ def predict_loop(entry: str, work: LoopWork, occupancy: Occupancy, machine: Mach
     """
     cycles, rates = work.cycles, machine.rates
     multiplying = cycles.pipes[work.unit]
-    one_after_another = sum(cycles.pipes.values()) - cycles.shared - cycles.l2
     took = cycles_shared_out(cycles, max(occupancy.warps, 1) / SCHEDULERS)
     flops_per_clock = work.flops / took * SCHEDULERS  # of a multiprocessor
     peak = {"tensor": rates.tensor_peak, "fma": rates.fp32, "fp64": rates.fp64}[work.unit] * 2
@@ -199,7 +198,7 @@ def predict_loop(entry: str, work: LoopWork, occupancy: Occupancy, machine: Mach
         entry=entry,
         work=work,
         occupancy=occupancy,
-        util_lo=multiplying / one_after_another,
+        util_lo=multiplying / cycles_alone(cycles),
         util_hi=multiplying / cycles.longest,
         utilisation=multiplying / took,
         share_of_peak=flops_per_clock / peak,
