@@ -21,9 +21,9 @@ _COLUMNS = (
     "warps: on a scheduler. How much of the time the unit that multiplies works: lo if nothing overlapped,\n"
     "hi if everything did, busy as predicted. TFLOP/s and share of the device's peak are predicted, too."
 )
-_BROADCASTS = (
-    "Loads from shared memory count as if no two lanes read the same bytes; where they do, the shared pipe is\n"
-    "less busy."
+_OF_FMAS = (
+    "Every FMA counts as work, also of columns that pad a head dim; and loads from shared memory as if no two\n"
+    "lanes read the same bytes. Where they do, the shared pipe is less busy."
 )
 _ABOUT = (
     "Predicted from machine code and published rates; nothing was measured. The hot loop alone: long sequences,\n"
@@ -91,7 +91,7 @@ def _print_notes(found: Sequence[KernelPrediction], failed: Mapping[str, Flashge
     if unsure:
         out.print(f"Rates that no primary source states: {', '.join(unsure)}.", soft_wrap=True)
     if any(loop.work.unit != "tensor" for kernel in found for loop in kernel.loops):
-        out.print(_BROADCASTS, soft_wrap=True)
+        out.print(_OF_FMAS, soft_wrap=True)
     out.print(_ABOUT, soft_wrap=True)
 
 

@@ -61,7 +61,8 @@ class Machine:
     rates: PipeRates
 
 
-# mma.sync on Hopper: 62 % of wgmma in microbenchmarks (arXiv 2402.13499). Of later chips of its size nothing is known.
+# mma.sync on Hopper: 62 % of wgmma, as microbenchmarks report (arXiv 2402.13499; not checked here). Of later chips of
+# its size nothing is known; they have the same.
 _MMA_OF_HOPPER = 1270
 _BLACKWELL = {"tensor": _MMA_OF_HOPPER, "tensor_peak": 4096, "fp32": 128}
 

@@ -33,7 +33,8 @@ class LoopWork:
 
     Attributes:
         cycles: of a scheduler, for one warp.
-        flops: of that warp that attention needs: what padding and recomputation add is not among them.
+        flops: of that warp. On tensor cores only those that attention needs, not those of columns that pad a head
+            dim; elsewhere all.
         unit: the pipe that multiplies: ``tensor``, ``fma`` or ``fp64``.
     """
 
@@ -143,7 +144,7 @@ def predict_kernel(source: KernelSource, artifact: Artifact) -> KernelPrediction
         artifact: what was made of it.
 
     Raises:
-        SpecError: it is no CUDA kernel, or one that memory limits.
+        SpecError: it is no CUDA kernel, one that memory limits, or one that hardly multiplies.
         ToolchainError: there is no nvdisasm, or no machine code.
     """
     require_model(source.plan.family, source.target)
@@ -157,6 +158,11 @@ def predict_kernel(source: KernelSource, artifact: Artifact) -> KernelPrediction
         else:
             assert kernel.occupancy is not None  # there is machine code, so there was ptxas
             loops.append(predict_loop(kernel.entry, work, kernel.occupancy, machine))
+    if not loops:
+        raise SpecError(
+            f"The model is of hot loops that multiply, and {source.plan.family} has none for {source.spec.summary}: "
+            "its head dim is too small."
+        )
     return KernelPrediction(source, machine, tuple(loops), tuple(without))
 
 

@@ -65,7 +65,7 @@ def test_kernels_of_plain_fmas_are_modelled_by_those(flashgen):
     assert 0.5 < loop["share_of_peak"] < 1
     shown = flashgen(*ASKED, "--target", "sm_80", "--dtype", "fp32").stdout
     assert "FMA units busy" in shown
-    assert "no two lanes read the same" in shown
+    assert "as if no two\nlanes read the same bytes" in shown
 
 
 @needs_tools
@@ -77,6 +77,13 @@ def test_a_launch_that_does_not_multiply_is_named(flashgen):
     ]  # fmt: skip
     assert kernel["launches_without_products"] == ["flashgen_cuda_standard_softmax"]
     assert "standard_softmax multiplies no matrices" in flashgen(*asked).stdout
+
+
+@needs_tools
+def test_what_hardly_multiplies_is_refused(flashgen):
+    result = flashgen("show", "--d", 4, "--dtype", "fp64", "--model", "--target", "sm_80")
+    assert result.exit_code == 2
+    assert "cuda_fa2_simt has none for d=4, fp64" in result.stderr
 
 
 def test_a_cpu_has_no_such_pipes(flashgen):
