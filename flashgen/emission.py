@@ -31,6 +31,10 @@ def emit_kernel(built: Built, directory: Path, what: str | None = None) -> dict[
         OSError: the directory cannot be written.
     """
     if what in ("ptx", "cubin") and what not in built.artifact.paths:
+        if built.source.target.kind != "cuda":
+            raise SpecError(
+                f"A CPU kernel has no {what}: it is compiled to a shared library. Use --emit source or all."
+            )
         has = ", ".join(built.artifact.paths)
         raise SpecError(f"There is no {what} of {built.source.filename}; the compiler gave: {has}.")
     suffixes = {"source": (), "ptx": ("ptx",), "cubin": ("cubin",)}.get(what or "all")

@@ -69,6 +69,12 @@ class TilePlan:
     sram_bytes: int | None = None
     rule: RuleTile | None = None
 
+    def __str__(self) -> str:
+        """Tile, bytes and trail, a line for each."""
+        tiles = ", ".join(f"{name} {size:,}" for name, size in self.footprint.tiles)
+        head = f"{self.family}, tile Br {self.br} x Bc {self.bc} ({self.origin})"
+        return "\n".join((head, f"on chip {self.footprint.total:,} bytes: {tiles}", *self.trail))
+
     @property
     def knobs_dict(self) -> Mapping[str, Any]:
         """The knobs by name."""

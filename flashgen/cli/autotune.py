@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flashgen.cli.options import DTYPES, algorithm_option, causal_option, json_option, sram_option, target_option
+from flashgen.cli.options import DTypeChoice, algorithm_option, causal_option, json_option, sram_option, target_option
 
 if TYPE_CHECKING:
     from flashgen.tuning.sweep.result import TuneResult
@@ -53,7 +53,7 @@ class Seconds(click.ParamType[float]):
 @click.command()
 @click.option("--d", type=click.IntRange(min=1), required=True, help="Head dim of q and k.")
 @click.option("--dv", "d_v", type=click.IntRange(min=1), help="Head dim of v and out. Default: d.")
-@click.option("--dtype", default="fp16", show_default=True, type=click.Choice(DTYPES), help="Element type.")
+@click.option("--dtype", default="fp16", show_default=True, type=DTypeChoice(), help="Element type.")
 @click.option(
     "--seqlen",
     "seqlens",

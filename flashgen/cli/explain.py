@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flashgen.cli.options import DTYPES, causal_option, json_option, request, sram_option, target_option
+from flashgen.cli.options import DTypeChoice, causal_option, json_option, request, sram_option, target_option
 
 if TYPE_CHECKING:
     from flashgen.inspect.explain import ExplainedLine, Explanation
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "zh"]), help="Language.")
 @click.option("--d", default=64, show_default=True, type=click.IntRange(min=1), help="Head dim of q and k.")
 @click.option("--dv", type=click.IntRange(min=1), help="Head dim of v and out. Default: d.")
-@click.option("--dtype", default="fp16", show_default=True, type=click.Choice(DTYPES), help="Element type.")
+@click.option("--dtype", default="fp16", show_default=True, type=DTypeChoice(), help="Element type.")
 @causal_option
 @sram_option
 @click.option("--br", type=click.IntRange(min=1), help="Query rows of a tile. Default: chosen.")

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flashgen.cli.options import ALGORITHMS, DTYPES, CommaList, causal_option, json_option, sram_option, target_option
+from flashgen.cli.options import (
+    ALGORITHMS,
+    CommaList,
+    DTypeChoice,
+    causal_option,
+    json_option,
+    sram_option,
+    target_option,
+)
 
 if TYPE_CHECKING:
     from flashgen.inspect.io_report import IoRequest
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--nk", type=click.IntRange(min=1), help="Keys of a head. Default: as many.")
 @click.option("--heads", default=1, show_default=True, type=click.IntRange(min=1), help="Query heads.")
 @click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Batch size.")
-@click.option("--dtype", default="fp16", show_default=True, type=click.Choice(DTYPES), help="Element type.")
+@click.option("--dtype", default="fp16", show_default=True, type=DTypeChoice(), help="Element type.")
 @causal_option
 @sram_option
 @click.option(

@@ -13,6 +13,30 @@ DTYPES = ("fp16", "bf16", "fp32", "fp64")
 ALGORITHMS = ("standard", "fa1", "fa2", "decode")
 
 
+class DTypeChoice(click.Choice[str]):
+    """An element type by flashgen's name, or by NumPy's or torch's (``float16``, ``torch.bfloat16``)."""
+
+    name = "dtype"
+
+    def __init__(self) -> None:
+        super().__init__(DTYPES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Flashgen's name of it."""
+        return super().convert(dtype_name(value), param, ctx)
+
+
+def dtype_name(text: str) -> str:
+    """Flashgen's name of a type that has several, or the text itself."""
+    from flashgen.dtypes import parse_dtype
+    from flashgen.errors import SpecError
+
+    try:
+        return parse_dtype(text).name
+    except SpecError:
+        return text
+
+
 class CommaList(click.ParamType[list[str] | list[int]]):
     """A comma-separated list of choices or of positive whole numbers."""
 
@@ -24,6 +48,7 @@ class CommaList(click.ParamType[list[str] | list[int]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Splits the text and checks every item."""
         items = [item.strip() for item in str(value).split(",") if item.strip()]
+        items = [dtype_name(item) for item in items] if self.choices is DTYPES else items
         for item in items:
             if self.choices is not None and item not in self.choices:
                 self.fail(f"{item!r} is not one of {', '.join(self.choices)}.", param, ctx)
@@ -81,7 +106,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 _KERNEL_OPTIONS = (
     click.option("--d", type=click.IntRange(min=1), required=True, help="Head dim of q and k."),
     click.option("--dv", type=click.IntRange(min=1), help="Head dim of v and out. Default: d."),
-    click.option("--dtype", default="fp16", show_default=True, type=click.Choice(DTYPES), help="Element type."),
+    click.option("--dtype", default="fp16", show_default=True, type=DTypeChoice(), help="Element type."),
     causal_option,
     sram_option,
     click.option("--br", type=click.IntRange(min=1), help="Query rows of a tile. Default: chosen."),

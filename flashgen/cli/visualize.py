@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from flashgen.cli.options import DTYPES, causal_option, json_option, request, sram_option, target_option
+from flashgen.cli.options import DTypeChoice, causal_option, json_option, request, sram_option, target_option
 
 
 @click.command()
@@ -21,7 +21,7 @@ from flashgen.cli.options import DTYPES, causal_option, json_option, request, sr
 @click.option(
     "--bc", type=click.IntRange(min=1), help="Keys of a tile. Default: half of the keys; with --sram, the plan's."
 )
-@click.option("--dtype", default="fp32", show_default=True, type=click.Choice(DTYPES), help="Element type.")
+@click.option("--dtype", default="fp32", show_default=True, type=DTypeChoice(), help="Element type.")
 @causal_option
 @sram_option
 @click.option(

@@ -69,4 +69,5 @@ def cuda_loader(name: str) -> Loader:
         raise LaunchError(
             "A CUDA kernel cannot work on NumPy arrays: they are in host memory. Use torch, CuPy or the emulator."
         )
-    raise SpecError(f"Loader {name!r} is not known. Loaders of CUDA targets: {', '.join(NAMES)}.")
+    what = "is for CPU targets" if name == "ctypes" else "is not known"
+    raise SpecError(f"Loader {name!r} {what}. Loaders of CUDA targets: {', '.join(NAMES)}.")

@@ -163,3 +163,24 @@ def test_a_cuda_kernel_is_verified_in_the_emulator_where_there_is_no_gpu(flashge
     refused = flashgen("build", "--d", 16, "--target", "cpu:aarch64", "--verify")
     assert refused.exit_code == 2
     assert "cannot be verified here" in refused.stderr
+
+
+@pytest.mark.parametrize(("name", "expected"), [("float16", "fp16"), ("torch.bfloat16", "bf16"), ("FP32", "fp32")])
+def test_a_dtype_has_the_frameworks_names_too(flashgen, name, expected):
+    result = flashgen("plan", "--d", 64, "--dtype", name, "--target", CPU, "--json")
+    assert json.loads(result.stdout)["dtype"] == expected
+
+
+def test_an_unknown_dtype_is_refused_with_the_choices(flashgen):
+    result = flashgen("plan", "--d", 64, "--dtype", "int8")
+    assert result.exit_code == 2
+    assert "'int8' is not one of 'fp16', 'bf16', 'fp32', 'fp64'" in result.stderr
+
+
+def test_what_belongs_to_the_other_kind_of_target_is_refused_in_words(flashgen, tmp_path):
+    result = flashgen("build", "--d", 64, "--target", CPU, "--emit", "ptx", "--out", tmp_path)
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "A CPU kernel has no ptx" in result.stderr
+    result = flashgen("build", "--d", 64, "--target", "sm_80", "--loader", "ctypes", "--out", tmp_path)
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "Loader 'ctypes' is for CPU targets" in result.stderr

@@ -100,7 +100,7 @@ def test_emit_writes_what_was_asked_for(what: str | None, suffixes: set[str], tm
 def test_a_cpu_kernel_has_no_ptx(tmp_path: Path) -> None:
     plan = flashgen.plan(16, "fp32", target="cpu")
     kernel = build_kernel(make_spec(16, "fp32"), plan, parse_target("cpu:x86-64-v2"))
-    with pytest.raises(SpecError, match="There is no ptx"):
+    with pytest.raises(SpecError, match="A CPU kernel has no ptx"):
         emit_kernel(kernel, tmp_path, "ptx")
     assert set(emit_kernel(kernel, tmp_path, "all")) == {"cpp", "so"}
 

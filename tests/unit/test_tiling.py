@@ -184,3 +184,11 @@ def test_a_familys_tile_for_short_sequences_is_one_that_it_has(target: Target, d
         tile = family.small_tile(make_spec(64, dtype), target)
         if tile is not None:
             assert family.tile_refusal(make_spec(64, dtype), target, *tile) is None
+
+
+def test_a_plan_prints_as_its_tile_its_bytes_and_its_trail() -> None:
+    plan = plan_for(family_named("cpu_fa1"), make_spec(64, "fp32"), 96 * KIB)
+    first, second, *trail = str(plan).splitlines()
+    assert first == f"cpu_fa1, tile Br {plan.br} x Bc {plan.bc} (rule)"
+    assert second.startswith(f"on chip {plan.footprint.total:,} bytes: Q 16,384")
+    assert tuple(trail) == plan.trail
