@@ -45,6 +45,7 @@ GROUPS: dict[str, list[str]] = {
     },
     **{f"d{d} full, N=1024": ["--n", "1024", "--d", str(d), "--dtype", "fp32,bf16", *QUICK] for d in (40, 72, 80, 112)},
     "d64 full, other lengths": ["--n", "512,4096", "--dtype", "fp32,bf16", *QUICK],
+    "d64 causal, other lengths": ["--n", "512,1024,4096", "--dtype", "fp32,bf16", "--causal", "top_left", *QUICK],
     "one small call": ["--n", "16", "--heads", "1", "--dtype", "fp32,bf16", "--peers", "sdpa"],
     **{f"decode, d{d}": ["--decode", "--d", str(d), "--dtype", "fp32,bf16,fp16"] for d in (64, 128)},
 }
