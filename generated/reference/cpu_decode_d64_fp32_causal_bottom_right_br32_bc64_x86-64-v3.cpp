@@ -418,14 +418,14 @@ template <int kRows, typename KeyAt>
 }
 
 // S for a block of keys. Keys are read from memory once for all rows, a few at a time; the values of the same
-// keys are asked for meanwhile.
+// keys are asked for meanwhile, a few at a time too: the core waits once it has asked for more than it can note.
 inline void score_block(const Group& group, int64_t key0, int64_t num_keys, int64_t num_rows, Tiles& tile) {
   RowsAhead<kHeadDimV> values{group.v + key0 * group.v_stride, group.v_stride, num_keys};
   for (int64_t j = 0; j < num_keys; j += kAccumulators) {
-    values.fetch(kAccumulators);
     for_each_block(num_rows, [&](auto rows, int64_t row) {
       constexpr int kRows = rows.kValue, kKeys = kAccumulators / kRows;
       for (int64_t key = j; key < min_of(j + kAccumulators, num_keys); key += kKeys) {
+        if (row == 0) values.fetch(kKeys);
         const Element* const k = group.k + (key0 + key) * group.k_stride;
         Vec* const s = tile.s[row] + key / kVecKeys<kRows>;
         const int64_t last = num_keys - key - 1;
@@ -518,8 +518,14 @@ inline void for_each_row(const Tiles& tile, int64_t num_rows, const Done& done) 
 // ---- Values: rows of V, weighed and summed over keys. ---------------------------------------------
 using KeysAhead = RowsAhead<kHeadDim>;
 
+// Steps of dims that there are registers for, with kRows rows, and how often V must be met for all dims.
+template <int kRows>
+constexpr int64_t kMostSteps = kAccumulators / kRows / kStepVecs;
+template <int kRows>
+constexpr int64_t kTurns = ceil_div(kOSteps, kMostSteps<kRows>);
+
 // O = diag(alpha) O + P V for kRows rows and kSteps steps of dims, which start at step0. Keys that come
-// next are asked for meanwhile.
+// next are asked for meanwhile, in each turn a part of them.
 template <int kRows, int kSteps>
 [[gnu::noinline]] void accumulate(const Element* v, int64_t v_stride, int64_t num_keys, const Vec* p,
                                   const Vec& alpha, int64_t step0, Vec (*o)[kOVecs], KeysAhead& ahead) {
@@ -535,10 +541,12 @@ template <int kRows, int kSteps>
     v += v_stride;
   };
   for (int64_t j = 0; j < num_keys; j += kVecKeys<kRows>, ++p) {
-    ahead.fetch(kVecKeys<kRows>);
     const Compute* const weights = reinterpret_cast<const Compute*>(p);
     const int64_t count = min_of(kVecKeys<kRows>, num_keys - j);
-    for (int64_t key = 0; key < count; ++key) add_key(weights + key);
+    for (int64_t key = 0; key < count; ++key) {
+      if (key % kTurns<kRows> == 0) ahead.fetch(1);
+      add_key(weights + key);
+    }
   }
   UNROLLED for (int row = 0; row < kRows; ++row)
     UNROLLED for (int i = 0; i < kSteps * kStepVecs; ++i) {
@@ -551,8 +559,7 @@ template <int kRows, int kSteps>
 template <int kRows>
 inline void accumulate_block(const Element* v, int64_t v_stride, int64_t num_keys, const Vec* p,
                              const Vec& alpha, Vec (*o)[kOVecs], KeysAhead& ahead) {
-  constexpr int64_t kMost = kAccumulators / kRows / kStepVecs;
-  constexpr int64_t kTurns = ceil_div(kOSteps, kMost), kSteps = ceil_div(kOSteps, kTurns);
+  constexpr int64_t kSteps = ceil_div(kOSteps, kTurns<kRows>);
   constexpr int64_t kRest = kOSteps % kSteps;
   int64_t step = 0;
   for (; step + kSteps <= kOSteps; step += kSteps)

@@ -33,14 +33,14 @@ template <int kRows, typename KeyAt>
 }
 
 // S for a block of keys. Keys are read from memory once for all rows, a few at a time; the values of the same
-// keys are asked for meanwhile.
+// keys are asked for meanwhile, a few at a time too: the core waits once it has asked for more than it can note.
 inline void score_block(const Group& group, int64_t key0, int64_t num_keys, int64_t num_rows, Tiles& tile) {
   RowsAhead<kHeadDimV> values{group.v + key0 * group.v_stride, group.v_stride, num_keys};
   for (int64_t j = 0; j < num_keys; j += kAccumulators) {
-    values.fetch(kAccumulators);
     for_each_block(num_rows, [&](auto rows, int64_t row) {
       constexpr int kRows = rows.kValue, kKeys = kAccumulators / kRows;
       for (int64_t key = j; key < min_of(j + kAccumulators, num_keys); key += kKeys) {
+        if (row == 0) values.fetch(kKeys);
         const Element* const k = group.k + (key0 + key) * group.k_stride;
         Vec* const s = tile.s[row] + key / kVecKeys<kRows>;
         const int64_t last = num_keys - key - 1;

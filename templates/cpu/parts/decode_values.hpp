@@ -1,8 +1,14 @@
 // ---- Values: rows of V, weighed and summed over keys. ---------------------------------------------
 using KeysAhead = RowsAhead<kHeadDim>;
 
+// Steps of dims that there are registers for, with kRows rows, and how often V must be met for all dims.
+template <int kRows>
+constexpr int64_t kMostSteps = kAccumulators / kRows / kStepVecs;
+template <int kRows>
+constexpr int64_t kTurns = ceil_div(kOSteps, kMostSteps<kRows>);
+
 // O = diag(alpha) O + P V for kRows rows and kSteps steps of dims, which start at step0. Keys that come
-// next are asked for meanwhile.
+// next are asked for meanwhile, in each turn a part of them.
 template <int kRows, int kSteps>
 [[gnu::noinline]] void accumulate(const Element* v, int64_t v_stride, int64_t num_keys, const Vec* p,
                                   const Vec& alpha, int64_t step0, Vec (*o)[kOVecs], KeysAhead& ahead) {
@@ -18,10 +24,12 @@ template <int kRows, int kSteps>
     v += v_stride;
   };
   for (int64_t j = 0; j < num_keys; j += kVecKeys<kRows>, ++p) {
-    ahead.fetch(kVecKeys<kRows>);
     const Compute* const weights = reinterpret_cast<const Compute*>(p);
     const int64_t count = min_of(kVecKeys<kRows>, num_keys - j);
-    for (int64_t key = 0; key < count; ++key) add_key(weights + key);
+    for (int64_t key = 0; key < count; ++key) {
+      if (key % kTurns<kRows> == 0) ahead.fetch(1);
+      add_key(weights + key);
+    }
   }
   UNROLLED for (int row = 0; row < kRows; ++row)
     UNROLLED for (int i = 0; i < kSteps * kStepVecs; ++i) {
@@ -34,8 +42,7 @@ template <int kRows, int kSteps>
 template <int kRows>
 inline void accumulate_block(const Element* v, int64_t v_stride, int64_t num_keys, const Vec* p,
                              const Vec& alpha, Vec (*o)[kOVecs], KeysAhead& ahead) {
-  constexpr int64_t kMost = kAccumulators / kRows / kStepVecs;
-  constexpr int64_t kTurns = ceil_div(kOSteps, kMost), kSteps = ceil_div(kOSteps, kTurns);
+  constexpr int64_t kSteps = ceil_div(kOSteps, kTurns<kRows>);
   constexpr int64_t kRest = kOSteps % kSteps;
   int64_t step = 0;
   for (; step + kSteps <= kOSteps; step += kSteps)
