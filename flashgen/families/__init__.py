@@ -37,7 +37,7 @@ def family_named(name: str) -> Family:
 
 def decoding(spec: AttentionSpec, target: Target) -> Family | None:
     """The family for few query rows against many keys, if there is one for the request."""
-    able = (family for family in FAMILIES if family.algorithm == "decode" and family.refusal(spec, target) is None)
+    able = (family for family in FAMILIES if family.packs_heads and family.refusal(spec, target) is None)
     return next(able, None)
 
 

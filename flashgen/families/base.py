@@ -60,6 +60,11 @@ class Family(ABC):
         """Symbol of the rendered kernel."""
         return f"flashgen_{self.name}"
 
+    @property
+    def packs_heads(self) -> bool:
+        """Whether all query heads that share a K and V are rows of one tile, and the keys are split: to decode."""
+        return self.algorithm == "decode"
+
     def refusal(self, spec: AttentionSpec, target: Target) -> str | None:
         """Why this family cannot compute ``spec`` on ``target`` (one phrase), or None if it can."""
         return None if target.kind == self.kind else f"runs on {self.kind} targets only"

@@ -24,9 +24,10 @@ from flashgen.runtime.device import runs_here
 from flashgen.spec import make_spec
 from flashgen.target import parse_target
 from flashgen.tile_plan import TilePlan
-from flashgen.tuning.model import estimate
+from flashgen.tuning.model import estimate, parts
 from flashgen.tuning.model.counts import Run, StepCounts, _products
-from flashgen.tuning.model.estimate import Problem, WrongResultError, predict, resource_complaint
+from flashgen.tuning.model.estimate import WrongResultError, predict, resource_complaint
+from flashgen.tuning.model.parts import Layout, Problem, imbalance
 from flashgen.tuning.model.predict import Work, counted_cycles, memory_seconds, step_time
 
 RATES = PipeRates(tensor=1024, tensor_peak=1024, fp32=64, fp64=32)
@@ -142,10 +143,14 @@ def nvrtc() -> None:
         pytest.skip("there is a GPU here, so nothing is predicted")
 
 
-def built(br: int, bc: int, warps: int = 8, family: str = "cuda_fa1", causal: Any = False) -> Built:
+def plan_of(br: int, bc: int, warps: int = 8, family: str = "cuda_fa1", causal: Any = False) -> tuple[Any, TilePlan]:
     spec, kind = make_spec(16, "fp16", causal), family_named(family)
     knobs = next(knobs for knobs in kind.knob_choices(spec, SM_80, br, bc) if knobs.warps == warps)
-    plan = TilePlan(kind.name, br, bc, knobs, kind.footprint(spec, br, bc, knobs), "tuned")
+    return spec, TilePlan(kind.name, br, bc, knobs, kind.footprint(spec, br, bc, knobs), "tuned")
+
+
+def built(br: int, bc: int, warps: int = 8, family: str = "cuda_fa1", causal: Any = False) -> Built:
+    spec, plan = plan_of(br, bc, warps, family, causal)
     return build_kernel(spec, plan, SM_80)
 
 
@@ -156,11 +161,62 @@ def test_a_part_of_a_head_stands_for_the_whole(
 ) -> None:
     kernel_, problem = built(32, 32, family=family, causal=causal), Problem(1, 2, 1, 1024, 1024)
     part = predict(kernel_, problem)
-    monkeypatch.setattr(estimate, "_EMULATED", 1024)
+    monkeypatch.setattr(parts, "_EMULATED", 1024)
     whole = predict(kernel_, problem)
     for mine, its in zip(whole.steps, part.steps, strict=True):
         for pipe in ("fma", "shared", "issue"):
             assert its.cycles.as_dict()[pipe] == pytest.approx(mine.cycles.as_dict()[pipe], rel=0.05), pipe
+
+
+@pytest.mark.parametrize("problem", [Problem(1, 8, 2, 1, 3000), Problem(2, 4, 1, 4, 3000), Problem(64, 16, 4, 2, 3000)])
+def test_a_part_of_the_keys_stands_for_the_whole_where_they_are_split(
+    nvrtc: None, monkeypatch: pytest.MonkeyPatch, problem: Problem
+) -> None:
+    kernel_ = built(16, 32, warps=2, family="cuda_decode", causal="bottom_right")
+    whole = predict(kernel_, problem)
+    monkeypatch.setattr(parts, "_PACKED_KEYS", 1024)
+    part = predict(kernel_, problem)
+    assert [len(prediction.steps) for prediction in (whole, part)] == [1 if problem.batch == 64 else 2] * 2
+    for pipe in ("fma", "tensor", "shared", "issue"):
+        mine, its = (prediction.steps[0].cycles.as_dict()[pipe] for prediction in (whole, part))
+        assert its == pytest.approx(mine, rel=0.05), pipe
+    for mine, its in zip(whole.steps[1:], part.steps[1:], strict=True):  # joining is taken as so much for each split
+        assert its.cycles.as_dict()["fma"] == pytest.approx(mine.cycles.as_dict()["fma"], rel=0.25)
+
+
+def test_heads_that_share_keys_are_one_unit_of_work(nvrtc: None) -> None:
+    """Four query heads on one head of keys are rows of the same tile, so they cost what one costs."""
+    kernel_ = built(16, 32, warps=2, family="cuda_decode")
+    alone, shared = (predict(kernel_, Problem(1, heads, 8, 1, 2048)).steps[0] for heads in (8, 32))
+    assert shared.cycles.as_dict()["tensor"] == alone.cycles.as_dict()["tensor"]
+    assert shared.cycles.as_dict()["shared"] == pytest.approx(alone.cycles.as_dict()["shared"], rel=0.1)
+
+
+def test_parts_have_whole_tiles_and_ranges_of_as_many() -> None:
+    """A tail in the part would be a larger share of it than of the whole."""
+    layout = Layout(*plan_of(96, 96), Problem(1, 8, 8, 1024, 1024))
+    (first, ranges), (second, fewer) = layout.parts(11)
+    assert (first.problem.seqlen_q, first.problem.seqlen_k, ranges) == (480, 480, 5)
+    assert (second.problem.seqlen_q, second.problem.seqlen_k, fewer) == (192, 192, 2)
+    assert [tail % 96 != 0 for tail in (layout.tail().problem.seqlen_q, layout.tail().problem.seqlen_k)] == [True, True]
+    (only,) = Layout(*plan_of(96, 96), Problem(1, 8, 8, 500, 200)).parts(3)[:1]
+    assert only[0].problem.seqlen_q == 480
+
+
+def test_the_ranges_of_rows_are_weighed_as_the_kernel_cuts_them() -> None:
+    causal = Layout(*plan_of(64, 64, causal=True), Problem(1, 8, 8, 512, 512))
+    assert causal.visits == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert causal.weights(3) == [1 + 2, 3 + 4 + 5, 6 + 7 + 8]
+    assert causal.weights(1) == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
+def test_the_multiprocessor_with_most_work_decides() -> None:
+    assert imbalance([1, 1], 4, 8, 1) == 1.0
+    assert imbalance([2, 1], 4, 8, 1) == pytest.approx(2 / 1.5)
+    # Twelve on eight: four have two. Those are a long and a short one where the long ones come first.
+    assert imbalance([2] * 4 + [1] * 8, 1, 8, 2) == pytest.approx(3 / (2 * 16 / 12))
+    # One at a time: whoever has a short one takes the next.
+    assert imbalance([4, 1, 1, 1], 1, 2, 1) == pytest.approx(4 / (2 * 7 / 4))
 
 
 def test_a_prediction_grows_with_the_work(nvrtc: None) -> None:
@@ -171,15 +227,15 @@ def test_a_prediction_grows_with_the_work(nvrtc: None) -> None:
 
 
 def test_a_wrong_result_is_found_by_the_model_too(nvrtc: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = estimate.count_head
+    original = estimate.count_unit
 
     def wrong(*arguments: Any) -> Run:
         run = original(*arguments)
         out = run.out.copy()
-        out[7, 3] += np.float16(0.1)
+        out[0, 0, 7, 3] += np.float16(0.1)
         return replace(run, out=out)
 
-    monkeypatch.setattr(estimate, "count_head", wrong)
+    monkeypatch.setattr(estimate, "count_unit", wrong)
     with pytest.raises(WrongResultError, match=r"emulated: out\[0, 0, 7, 3\]"):
         predict(built(32, 32), Problem(1, 1, 1, 64, 64))
 

@@ -1,4 +1,4 @@
-"""What a kernel does on one head: its PTX is run by the emulator, which counts, checks, and gives the result."""
+"""What a kernel does on a small call: its PTX is run by the emulator, which counts, checks, and gives the result."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from flashgen.emulator import In, Module, Out, Report, Scratch, Struct
 from flashgen.launch_plan import ARGUMENT_FORMAT, LaunchPlan, resolve
 from flashgen.reference import default_scale
 from flashgen.spec import AttentionSpec
+from flashgen.verification import Inputs
 
 Array = NDArray[Any]
 Counts = dict[str, float]
@@ -57,11 +58,11 @@ class StepCounts:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One head, emulated.
+    """A call, emulated.
 
     Attributes:
-        steps: counts of each launch.
-        out, lse: (seqlen_q, dv) and (seqlen_q,), as the kernel wrote them.
+        steps: counts of each launch; one that was left out did nothing.
+        out, lse: (1, heads, seqlen_q, dv) and (1, heads, seqlen_q), as the kernel wrote them.
     """
 
     steps: tuple[StepCounts, ...]
@@ -69,19 +70,15 @@ class Run:
     lse: Array
 
 
-def count_head(
-    ptx: bytes, spec: AttentionSpec, launches: LaunchPlan, q: Array, k: Array, v: Array, row_ranges: int
-) -> Run:
-    """Runs one head.
+def count_unit(ptx: bytes, spec: AttentionSpec, launches: LaunchPlan, inputs: Inputs, row_ranges: int) -> Run:
+    """Runs a call.
 
     Args:
         ptx: the kernel's.
         spec: what it computes.
         launches: its launches.
-        q: (seqlen_q, d), contiguous, of the spec's dtype.
-        k: (seqlen_k, d).
-        v: (seqlen_k, dv).
-        row_ranges: CTAs that share the query rows, where the launch plan has that argument.
+        inputs: of one batch entry, and one head of K and V.
+        row_ranges: CTAs that share the query rows, or splits of the keys, where the launch plan has that argument.
 
     Raises:
         LaunchError: the emulator found a fault.
@@ -89,28 +86,33 @@ def count_head(
     """
     module = Module(ptx)
     compute = np.dtype(np.float64 if spec.dtype.compute_size == 8 else np.float32)
-    out = np.full((len(q), spec.head_dim_v), np.nan, spec.dtype.numpy())
-    lse = np.full(len(q), np.nan, compute)
-    arrays = (q, k, v, out)
-    strides = tuple((array.size, array.size, array.shape[1]) for array in arrays)
-    geometry = resolve(launches, (1, 1, 1, len(q), len(k)), strides, 1, row_ranges=row_ranges)
+    q, k, v = (np.ascontiguousarray(x) for x in (inputs.q, inputs.k, inputs.v))
+    _, heads, seqlen_q, _ = q.shape
+    out = np.full((*q.shape[:3], spec.head_dim_v), np.nan, spec.dtype.numpy())
+    lse = np.full(q.shape[:3], np.nan, compute)
+    strides = tuple((array[0].size, array[0, 0].size, array.shape[3]) for array in (q, k, v, out))
+    sizes = (1, heads, 1, seqlen_q, k.shape[2])
+    geometry = resolve(launches, sizes, strides, 1, row_ranges=row_ranges)
     buffers = (
         *(In(_bits(array), name) for array, name in zip((q, k, v), "qkv", strict=True)),
         Out(_bits(out), "out"),
         Out(lse, "lse"),
         Scratch(np.empty(max(geometry.workspace_bytes, 1), np.uint8), "workspace"),
     )
-    sizes = np.frombuffer(geometry.sizes, np.int64).tolist()
+    packed = np.frombuffer(geometry.sizes, np.int64).tolist()
     scale = default_scale(spec.head_dim)
-    argument = Struct(ARGUMENT_FORMAT, *buffers[:5], 0, *sizes, scale, buffers[5], geometry.row_ranges)
+    argument = Struct(ARGUMENT_FORMAT, *buffers[:5], 0, *packed, scale, buffers[5], geometry.row_ranges)
     memory = module.memory(*buffers)
-    steps = []
-    for step, grid in zip(launches.steps, geometry.grids, strict=True):
+    launched = geometry.launches(launches)
+    counts = dict.fromkeys(
+        (step.entry for step in launches.steps), StepCounts({}, wavefronts=0, products=0, copied=0, sectors={})
+    )
+    for step, grid in launched:
         report = module.launch(step.entry, grid, step.block, [argument], shared=step.shared_bytes, memory=memory)
         report.raise_for_findings()
-        steps.append(_counts(report))
-    memory.finish(launches.steps[-1].entry)
-    return Run(tuple(steps), out, lse)
+        counts[step.entry] = _counts(report)
+    memory.finish(launched[-1][0].entry)
+    return Run(tuple(counts.values()), out, lse)
 
 
 def _counts(report: Report) -> StepCounts:

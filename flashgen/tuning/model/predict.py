@@ -28,7 +28,7 @@ class Work:
     Attributes:
         counts: of all heads together, scaled from what was emulated.
         ctas: of the grid.
-        imbalance: time of the longest CTA over the mean.
+        imbalance: work of the busiest multiprocessor over what it would have were all CTAs equal.
         array_bytes: sizes of the arrays, by name.
     """
 

@@ -13,7 +13,8 @@ from flashgen.pipeline import Built
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
-from flashgen.tuning.model.estimate import Prediction, Problem, WrongResultError, predict, resource_complaint
+from flashgen.tuning.model.estimate import Prediction, WrongResultError, predict, resource_complaint
+from flashgen.tuning.model.parts import Problem
 from flashgen.tuning.records.plans import plan_data
 from flashgen.tuning.records.validity import PREDICTED
 from flashgen.tuning.sweep.bench import Tools
