@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
-from flashgen.errors import BudgetError
-from flashgen.families import decoding, family_named, serving
-from flashgen.families.base import Family
+from flashgen.choice import choose
 from flashgen.pipeline import build_and_load, loader_for
 from flashgen.runtime.arguments import expected_error
-from flashgen.runtime.device import limits_of, resolve_target, target_of_device
-from flashgen.runtime.dispatch import DECODE, GENERAL, SMALL, SMALL_ROWS, Attention
-from flashgen.runtime.kernel import CompiledKernel, Problem
+from flashgen.runtime.device import resolve_target, target_of_device
+from flashgen.runtime.dispatch import GENERAL, Attention
+from flashgen.runtime.kernel import CompiledKernel
 from flashgen.runtime.tensors import framework_of
 from flashgen.settings import uses_tuned
 from flashgen.spec import AttentionSpec, CausalArgument, make_spec
 from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
-from flashgen.tiling import plan_tiles
-from flashgen.tuning.records.bucket import Bucket, bucket_of
-from flashgen.tuning.records.lookup import tuned_plans
 from flashgen.units import parse_bytes
 
 _built: dict[Hashable, Attention] = {}
@@ -61,7 +56,8 @@ def plan(
         BudgetError: no tile fits.
     """
     spec = make_spec(d, dtype, causal, d_v)
-    return _plan(spec, resolve_target(target), algorithm, sram, br, bc)
+    budget = None if sram is None else parse_bytes(sram)
+    return choose(spec, resolve_target(target), algorithm, budget, br, bc).plans[GENERAL]
 
 
 def build(
@@ -151,19 +147,6 @@ def _last_axis(name: str, x: Any) -> int:
     return int(x.shape[-1])
 
 
-def _plan(
-    spec: AttentionSpec,
-    target: Target,
-    algorithm: str,
-    sram: str | int | None,
-    br: int | None,
-    bc: int | None,
-) -> TilePlan:
-    family = serving(spec, target, algorithm)[0]
-    budget = None if sram is None else parse_bytes(sram)
-    return plan_tiles(family, spec, target, limits_of(target), sram_bytes=budget, br=br, bc=bc)
-
-
 def _build(
     spec: AttentionSpec,
     target: Target,
@@ -174,82 +157,18 @@ def _build(
     loader: str,
     tuned: bool,
 ) -> Attention:
-    plans = {GENERAL: _plan(spec, target, algorithm, sram, br, bc)}
-    buckets: Mapping[Bucket, str] = {}
-    if br is None and bc is None:
-        plans |= _small_plan(plans[GENERAL], spec, target)
-        if tuned:
-            buckets = _add_tuned(plans, spec, target)
-        if algorithm == "auto":
-            plans |= _decode_plan(plans[GENERAL], spec, target)
-    most_packed_rows = family_named(plans[DECODE].family).most_packed_rows(spec, target) if DECODE in plans else 0
+    budget = None if sram is None else parse_bytes(sram)
+    choice = choose(spec, target, algorithm, budget, br, bc)
+    if tuned and br is None and bc is None:
+        choice.add_tuned(spec, target)
     chosen_loader = loader_for(target, loader)
 
     def kernel_of(shape_class: str) -> CompiledKernel:
-        return build_and_load(spec, plans[shape_class], target, chosen_loader)
+        return build_and_load(spec, choice.plans[shape_class], target, chosen_loader)
 
-    def classify(p: Problem) -> str:
-        if p.seqlen_q * (p.num_heads // p.num_heads_kv) <= most_packed_rows:
-            return DECODE
-        untuned = _untuned_class(plans, p.seqlen_q)
-        return buckets.get(bucket_of(p.batch * p.num_heads, p.seqlen_q, p.seqlen_k), untuned) if buckets else untuned
-
-    return Attention(spec, target, chosen_loader.device_kind, classify, kernel_of)
-
-
-def _add_tuned(plans: dict[str, TilePlan], spec: AttentionSpec, target: Target) -> dict[Bucket, str]:
-    """Adds the plans that autotune has found, one class for each; returns which class serves a bucket."""
-    general = plans[GENERAL]
-    found = tuned_plans(spec, target, family_named(general.family), general.sram_bytes)
-    classes: dict[tuple[int, int, object], str] = {}
-    buckets = {}
-    for bucket, plan in found.items():
-        name = classes.setdefault((plan.br, plan.bc, plan.knobs), f"tuned for {bucket.name}")
-        plans.setdefault(name, plan)
-        buckets[bucket] = name
-    return buckets
-
-
-def default_plan(
-    spec: AttentionSpec, target: Target, family: Family, sram_bytes: int | None, seqlen_q: int
-) -> TilePlan:
-    """The plan that `build` uses for calls with so many query rows if nothing was tuned."""
-    plans = {GENERAL: plan_tiles(family, spec, target, limits_of(target), sram_bytes=sram_bytes)}
-    plans |= _small_plan(plans[GENERAL], spec, target)
-    return plans[_untuned_class(plans, seqlen_q)]
-
-
-def _decode_plan(general: TilePlan, spec: AttentionSpec, target: Target) -> dict[str, TilePlan]:
-    """The plan for few query rows against many keys, where a family for that fits the budget."""
-    family = decoding(spec, target)
-    if family is None:
-        return {}
-    try:
-        plan = plan_tiles(family, spec, target, limits_of(target), sram_bytes=general.sram_bytes)
-    except BudgetError:  # then the general kernel serves these calls too
-        return {}
-    return {DECODE: plan}
+    return Attention(spec, target, chosen_loader.device_kind, choice.classify, kernel_of)
 
 
 def forget_built() -> None:
     """Makes later builds of this process plan anew; kernels that callers hold stay as they are."""
     _built.clear()
-
-
-def _untuned_class(plans: Mapping[str, TilePlan], seqlen_q: int) -> str:
-    return SMALL if SMALL in plans and seqlen_q <= SMALL_ROWS else GENERAL
-
-
-def _small_plan(general: TilePlan, spec: AttentionSpec, target: Target) -> dict[str, TilePlan]:
-    """The plan for short sequences, where the family has a tile for them that the budget allows."""
-    family = family_named(general.family)
-    tile = family.small_tile(spec, target)
-    if tile is None:
-        return {}
-    br, bc = tile
-    knobs = family.knobs(spec, target, br, bc)
-    footprint = family.footprint(spec, br, bc, knobs)
-    if footprint.total >= general.footprint.total:
-        return {}
-    trail = (f"small: {family.name} uses a {br} x {bc} tile for up to {SMALL_ROWS} query rows",)
-    return {SMALL: TilePlan(family.name, br, bc, knobs, footprint, "default", trail, general.sram_bytes, general.rule)}

@@ -76,13 +76,16 @@ def build(
             "files": {suffix: str(path) for suffix, path in files.items()},
         } | _resources_json(built)
         if found:
-            data["tuned"] = [{"bucket": bucket.name, **plan_data(plan)} for bucket, plan in found.items()]
+            data["tuned"] = [
+                {"bucket": bucket.name, "family": plan.family, **plan_data(plan)} for bucket, plan in found.items()
+            ]
         print_json(data | ({"verify": report_json(report)} if report else {}))
     else:
         print_plan(source.spec, source.target, source.plan, options["target"])
         _print_built(built, files)
         for bucket, plan in found.items():
-            click.echo(f"tuned     {bucket.summary}: {label_of(family_named(plan.family), plan)}, built on first use")
+            label = f"{plan.family}, {label_of(family_named(plan.family), plan)}"
+            click.echo(f"tuned     {bucket.summary}: {label}, built on first use")
         if report and attn:
             print_report(report)
             print_emulation(attn)
@@ -91,14 +94,15 @@ def build(
 
 def _tuned(options: dict[str, Any], built: Built, tuned: bool | None) -> dict[Bucket, TilePlan]:
     """The tuned plans that calls of some shapes run instead of the kernel that was built."""
-    from flashgen.families import family_named
+    from flashgen.choice import choose
     from flashgen.settings import uses_tuned
-    from flashgen.tuning.records.lookup import tuned_plans
 
     if not (uses_tuned() if tuned is None else tuned) or options["br"] or options["bc"]:
         return {}
     source = built.source
-    return tuned_plans(source.spec, source.target, family_named(source.plan.family), source.plan.sram_bytes)
+    choice = choose(source.spec, source.target, options["algorithm"], source.plan.sram_bytes)
+    choice.add_tuned(source.spec, source.target)
+    return {bucket: choice.plans[name] for buckets in choice.tuned.values() for bucket, name in buckets.items()}
 
 
 def _build(asked: dict[str, Any], loader: str, verify: bool, tuned: bool | None) -> tuple[Built, Attention | None]:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flashgen.cli.output import console, print_json
+from flashgen.families.base import Family
 from flashgen.tuning.records.plans import plan_data, spec_from
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import ShapeResult, TuneResult
@@ -42,7 +43,8 @@ def print_result(result: TuneResult, shape: ShapeResult, limit: int | None = _SH
         limit: rows to print, beside those of the default and the rule; None for all.
     """
     out = console()
-    out.print(f"[bold]{_title(result.request)}, {shape.shape.label}[/] ({shape.how})", soft_wrap=True)
+    title = _title(result.request, shape.family, shape.shape)
+    out.print(f"[bold]{title}[/] ({shape.how})", soft_wrap=True)
     rows = rows_of(shape, result.request)
     shown = [row for place, row in enumerate(rows) if limit is None or place < limit or row.marks]
     out.print(_ranking(shown, shape.how))
@@ -64,16 +66,16 @@ def print_spaces(asked: dict[str, Any], as_json: bool) -> None:
     names = ("d", "dtype", "causal", "d_v", "target", "algorithm", "sram")
     request = make_request(**{name: asked[name] for name in names})
     shapes = [make_shape(length, asked["batch"], asked["heads"], asked["heads_kv"]) for length in asked["seqlens"]]
-    spaces = [(shape, space_for(request, shape)) for shape in shapes]
+    spaces = [(shape, *space_for(request, asked["algorithm"], shape)) for shape in shapes]
     if request.target.kind == "cuda" and not runs_here(request.target):
         jobs = asked["jobs"] or default_jobs()
-        spaces = [(shape, prune_by_ptxas(space, request, Tools(), jobs)) for shape, space in spaces]
+        spaces = [(shape, own, prune_by_ptxas(space, own, Tools(), jobs)) for shape, own, space in spaces]
     if as_json:
-        print_json({"target": str(request.target), "family": request.family.name,
-                    "shapes": [_space_json(shape, space) for shape, space in spaces]})  # fmt: skip
+        found = [_space_json(shape, own.family, space) for shape, own, space in spaces]
+        print_json({"target": str(request.target), "shapes": found})
         return
-    for shape, space in spaces:
-        _print_space(request, shape, space)
+    for shape, own, space in spaces:
+        _print_space(own, shape, space)
 
 
 def print_records(records: Sequence[Kept]) -> None:
@@ -123,7 +125,7 @@ def _outcome(record: Record) -> str:
 
 def _print_space(request: Request, shape: Shape, space: Space) -> None:
     out = console()
-    out.print(f"[bold]{_title(request)}, {shape.label}[/]", soft_wrap=True)
+    out.print(f"[bold]{_title(request, request.family, shape)}[/]", soft_wrap=True)
     table = Table("plan", "on chip", "")
     table.columns[1].justify = "right"
     for candidate in space.candidates:
@@ -135,9 +137,10 @@ def _print_space(request: Request, shape: Shape, space: Space) -> None:
     out.print(f"{len(space.candidates)} plans to measure, {len(space.pruned)} pruned.")
 
 
-def _space_json(shape: Shape, space: Space) -> dict[str, Any]:
+def _space_json(shape: Shape, family: Family, space: Space) -> dict[str, Any]:
     return {
         "shape": shape.as_dict(),
+        "family": family.name,
         "candidates": [
             {"label": candidate.label, **plan_data(candidate.plan), "roles": list(candidate.roles),
              "footprint_bytes": candidate.plan.footprint.total}
@@ -180,9 +183,9 @@ def _print_rest(out: Console, shape: ShapeResult) -> None:
     )
 
 
-def _title(request: Request) -> str:
+def _title(request: Request, family: Family, shape: Shape) -> str:
     budget = "" if request.sram_bytes is None else f", at most {request.sram_bytes:,} bytes on chip"
-    return f"{request.spec.summary} on {request.target}, {request.family.name}{budget}"
+    return f"{request.spec.summary} on {request.target}, {family.name}{budget}, {shape.label}"
 
 
 def _sentence(verdict: str) -> str:

@@ -8,13 +8,13 @@ fast as memory gives K and V. docs/performance_cpu.md has the measurements behin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flashgen.families.base import Family, TileGrid
 from flashgen.families.cpu_common import lanes, multiples
 from flashgen.spec import AttentionSpec
-from flashgen.target import PRESETS, Target
+from flashgen.target import PRESETS, DeviceLimits, Target
 from flashgen.tile_plan import Footprint, TilePlan
 
 
@@ -37,6 +37,9 @@ class DecodeTiles:
 
 _SPLIT_KEYS = 1024  # about: whole blocks. Each start costs time; fewer starts leave cores without work at few heads
 _MOST_ROWS = 64
+# Worth measuring, when tuning:
+_OTHER_SPLITS = (512, 2048, 4096)
+_BLOCKS = (32, 64, 128, 256)
 
 # Template parts that convert fp16; the others have integer arithmetic only.
 _FP16_CONVERSION = {"x86-64-v3": "f16c", "x86-64-v4": "avx512", "x86-64-v4-bf16": "avx512"}
@@ -77,7 +80,23 @@ class CpuDecode(Family):
         """Half the registers sum; a row needs at least one lane in a vector of scores."""
         width = lanes(spec, target)
         accumulators = PRESETS[target].simd_registers // 2
-        return DecodeTiles(width, accumulators, min(4, width), bc * max(1, _SPLIT_KEYS // bc))
+        return DecodeTiles(width, accumulators, min(4, width), _split(_SPLIT_KEYS, bc))
+
+    def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[DecodeTiles, ...]:
+        """Shorter and longer splits, and register tiles of two rows, in which twice as many keys are met at once."""
+        usual = self.knobs(spec, target, br, bc)
+        rows = dict.fromkeys((usual.most_rows, 2))
+        splits = dict.fromkeys(_split(keys, bc) for keys in (_SPLIT_KEYS, *_OTHER_SPLITS))
+        return tuple(replace(usual, most_rows=r, split_keys=keys) for r in rows for keys in splits)
+
+    def describe_knobs(self, knobs: DecodeTiles) -> str:
+        """Lanes and registers follow from the target."""
+        return f"rows {knobs.most_rows}, splits of {knobs.split_keys:,}"
+
+    def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
+        """Blocks of keys only: rows of the tile that a call does not have cost nothing, and calls have few."""
+        br, _ = self.default_tile(spec, target)
+        return tuple((br, bc) for bc in _BLOCKS)
 
     def most_packed_rows(self, spec: AttentionSpec, target: Target) -> int:
         """Measured: at 8 rows 1.2 to 8 times as fast as cpu_fa2; at 12, bf16 with one head to each K and V loses."""
@@ -95,6 +114,11 @@ class CpuDecode(Family):
             "elements": {"fp16": fp16, "bf16": "bf16"}.get(spec.dtype.name, "plain"),
             "steps": "bf16" if spec.dtype.name == "bf16" else "plain",
         }
+
+
+def _split(keys: int, bc: int) -> int:
+    """About so many keys, in whole blocks."""
+    return bc * max(1, keys // bc)
 
 
 def _ceil_div(a: int, b: int) -> int:

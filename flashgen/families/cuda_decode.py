@@ -72,6 +72,20 @@ class CudaDecode(MmaFamily):
         stages = 2 if not has_cp_async(target) or bc < 64 else max(min(room // block, _MOST_STAGES), 2)
         return DecodeKnobs(min(bc // 16, _MOST_WARPS), stages, _CTAS_OF_SM * limits.cores)
 
+    def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[DecodeKnobs, ...]:
+        """Fewer warps that have 32 keys of a block each, fewer stages, and half or twice as many CTAs to fill."""
+        usual = self.knobs(spec, target, br, bc)
+        warps = dict.fromkeys((usual.warps, *(w for w in (1, 2, 4) if bc // w in (16, 32))))
+        stages = dict.fromkeys((usual.stages, *((2, 3) if has_cp_async(target) else ())))
+        ctas = (usual.ctas, usual.ctas // 2, usual.ctas * 2)
+        choices = (DecodeKnobs(w, s, c) for w in warps for s in stages for c in ctas)
+        # More stages than usual would leave no room for a second CTA.
+        return tuple(knobs for knobs in choices if knobs.stages <= usual.stages)
+
+    def describe_knobs(self, knobs: DecodeKnobs) -> str:
+        """In a phrase."""
+        return f"warps {knobs.warps}, stages {knobs.stages}, splits for {knobs.ctas} CTAs"
+
     def most_packed_rows(self, spec: AttentionSpec, target: Target) -> int:
         """One tile of packed rows: K and V are then read once."""
         return ROWS

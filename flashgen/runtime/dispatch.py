@@ -182,13 +182,12 @@ class Attention:
         """Builds ahead what calls of these shapes would build.
 
         Args:
-            shapes: (seqlen_q, seqlen_k), or (heads, seqlen_q, seqlen_k) with heads = batch * num_heads where plans
-                were tuned.
+            shapes: (seqlen_q, seqlen_k); where plans were tuned (heads, seqlen_q, seqlen_k), with heads = batch *
+                num_heads; where heads share a K and V (heads, heads_kv, seqlen_q, seqlen_k).
         """
         for *heads, seqlen_q, seqlen_k in shapes:
-            zero = (0, 0, 0)
-            problem = Problem(1, heads[0] if heads else 1, 1, seqlen_q, seqlen_k, zero, zero, zero, zero)
-            self._kernel(self._classify(problem))
+            num_heads, num_heads_kv = (heads[0], heads[-1]) if heads else (1, 1)
+            self._kernel(self._classify(Problem.of_sizes(1, num_heads, num_heads_kv, seqlen_q, seqlen_k)))
 
     def __repr__(self) -> str:
         plan = self.plan

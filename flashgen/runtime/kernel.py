@@ -33,6 +33,12 @@ class Problem:
     device: str = "cpu"
     library: str = "numpy"
 
+    @classmethod
+    def of_sizes(cls, batch: int, num_heads: int, num_heads_kv: int, seqlen_q: int, seqlen_k: int) -> Problem:
+        """One to be classified only, without tensors."""
+        zero = (0, 0, 0)
+        return cls(batch, num_heads, num_heads_kv, seqlen_q, seqlen_k, zero, zero, zero, zero)
+
 
 class Launch(Protocol):
     """A kernel made ready for one problem: only addresses and the scale are missing."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from flashgen.api import default_plan, forget_built
+from flashgen.api import forget_built
+from flashgen.choice import choose
 from flashgen.compilation.lock import hold
 from flashgen.errors import SpecError
-from flashgen.families import serving
+from flashgen.families import family_named, serving
 from flashgen.log import logger
 from flashgen.runtime.device import limits_of, resolve_target, runs_here
 from flashgen.spec import CausalArgument, make_spec
@@ -108,10 +110,10 @@ def autotune(
         pool = stack.enter_context(contextlib.closing(Pool(jobs)))
         deadline = time.monotonic() + time_limit
         for number, shape in enumerate(shapes):
-            space = space_for(request, shape)
+            own, space = space_for(request, algorithm, shape)
             seconds = max(deadline - time.monotonic(), 0.0) / (len(shapes) - number)
-            task = Task(request, shape, space, validity, place_of(validity), seconds)
-            book = Book(request, shape, space, validity, fresh=fresh)
+            task = Task(own, shape, space, validity, place_of(validity), seconds)
+            book = Book(own, shape, space, validity, fresh=fresh)
             if measured:
                 runner = WorkerRunner(request.spec, shape, request.target, tools, compiler)
                 with contextlib.closing(runner):
@@ -156,11 +158,13 @@ def make_shape(length: Length, batch: int, heads: int, heads_kv: int | None) -> 
     return shape
 
 
-def space_for(request: Request, shape: Shape) -> Space:
-    """What there is to choose from for a shape."""
-    default = default_plan(request.spec, request.target, request.family, request.sram_bytes, shape.seqlen_q)
-    limits = limits_of(request.target)
-    return make_space(request.family, request.spec, request.target, limits, default, request.sram_bytes)
+def space_for(request: Request, algorithm: str, shape: Shape) -> tuple[Request, Space]:
+    """What there is to choose from for a shape: of the family that serves it in a build, which the request gets."""
+    spec, target, budget = request.spec, request.target, request.sram_bytes
+    choice = choose(spec, target, algorithm, budget)
+    default = choice.plans[choice.untuned_class(shape.problem)]
+    family = family_named(default.family)
+    return replace(request, family=family), make_space(family, spec, target, limits_of(target), default, budget)
 
 
 @contextlib.contextmanager

@@ -54,10 +54,10 @@ def test_json_has_the_documented_keys(flashgen: Any) -> None:
     result = flashgen(*TUNE, "--json")
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
-    assert set(data) >= {"spec", "target", "family", "sram_bytes", "shapes"}
+    assert set(data) >= {"spec", "target", "sram_bytes", "shapes"}
     (shape,) = data["shapes"]
     assert set(shape) >= {
-        "shape", "bucket", "how", "best", "replaces_default", "ratio_to_default", "rule_regret", "verdict",
+        "shape", "family", "bucket", "how", "best", "replaces_default", "ratio_to_default", "rule_regret", "verdict",
         "stopped_by", "seconds", "discarded", "record", "valid_for", "trials", "pruned",
     }  # fmt: skip
     assert (shape["how"], shape["bucket"], shape["best"]["br"]) == ("measured", "h2_q128_k128", 32)
@@ -85,9 +85,9 @@ def test_builds_tell_of_the_tuned_plan_unless_told_not_to(flashgen: Any, monkeyp
     build = ("build", "--d", 8, "--dtype", "fp32", "--algorithm", "fa1", "--target", "cpu")
     told = flashgen(*build)
     assert told.exit_code == 0, told.output
-    assert "tuned     B*H 2, Sq 65-128, Sk 65-128: 32 x 16, built on first use" in told.stdout
+    assert "tuned     B*H 2, Sq 65-128, Sk 65-128: cpu_fa1, 32 x 16, built on first use" in told.stdout
     tuned = json.loads(flashgen(*build, "--json").stdout)["tuned"]
-    assert tuned == [{"bucket": "h2_q128_k128", "br": 32, "bc": 16, "knobs": {}}]
+    assert tuned == [{"bucket": "h2_q128_k128", "family": "cpu_fa1", "br": 32, "bc": 16, "knobs": {}}]
     assert "tuned" not in flashgen(*build, "--no-tuned").stdout
     assert "tuned" not in flashgen(*build, "--br", 64).stdout
     monkeypatch.setenv("FLASHGEN_TUNED", "0")

@@ -236,7 +236,7 @@ def test_a_sweep_under_way_changes_nothing(write: Write) -> None:
     assert tile_for(build(), 100)[2] == "default"
 
 
-def test_without_records_a_build_looks_into_one_directory_and_does_nothing_else(
+def test_without_records_a_build_looks_into_two_directories_and_does_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[Any] = []
@@ -252,7 +252,8 @@ def test_without_records_a_build_looks_into_one_directory_and_does_nothing_else(
     monkeypatch.setattr(lookup, "validity_here", never)
     build()
     build()
-    assert looked == [tuning_directory() / str(host_target()).replace(":", "_") / "cpu_fa2" / "d24_fp32"]
+    here = tuning_directory() / str(host_target()).replace(":", "_")
+    assert looked == [here / family / "d24_fp32" for family in ("cpu_fa2", "cpu_decode")]
 
 
 def test_calls_of_a_known_signature_are_not_classified_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

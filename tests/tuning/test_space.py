@@ -6,23 +6,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashgen.api import default_plan
+from flashgen.choice import choice_of
 from flashgen.dtypes import ALL
 from flashgen.families import FAMILIES, family_named
 from flashgen.families.base import Family
 from flashgen.runtime.device import limits_of
+from flashgen.runtime.kernel import Problem
 from flashgen.spec import AttentionSpec, make_spec
 from flashgen.target import PRESETS, Target, parse_target
+from flashgen.tile_plan import TilePlan
 from flashgen.tiling import plan_tiles
 from flashgen.tuning.sweep.space import Space, make_space
 
 V4 = parse_target("cpu:x86-64-v4")
 
 
+def default_plan(
+    family: Family, spec: AttentionSpec, target: Target, sram: int | None = None, seqlen_q: int = 1024
+) -> TilePlan:
+    choice = choice_of(family, spec, target, sram)
+    return choice.plans[choice.untuned_class(Problem.of_sizes(1, 8, 8, seqlen_q, seqlen_q))]
+
+
 def space_of(
     family: Family, spec: AttentionSpec, target: Target, sram: int | None = None, seqlen_q: int = 1024
 ) -> Space:
-    default = default_plan(spec, target, family, sram, seqlen_q)
+    default = default_plan(family, spec, target, sram, seqlen_q)
     return make_space(family, spec, target, limits_of(target), default, sram)
 
 
@@ -56,7 +65,7 @@ def test_the_default_and_the_rules_plan_are_always_there_and_come_first(family: 
     spec, target = make_spec(64, "fp32"), V4 if family.kind == "cpu" else parse_target("sm_80")
     space = space_of(family, spec, target)
     rule = plan_tiles(family, spec, target, limits_of(target), sram_bytes=limits_of(target).onchip_bytes)
-    assert space.default.plan == default_plan(spec, target, family, None, 1024)
+    assert space.default.plan == default_plan(family, spec, target)
     assert space.rule is not None
     assert (space.rule.plan.br, space.rule.plan.bc) == (rule.br, rule.bc)
     assert {role for candidate in space.candidates[:2] for role in candidate.roles} == {"default", "rule"}

@@ -20,7 +20,7 @@ from flashgen.tuning.records.bucket import Bucket, parse_bucket
 from flashgen.tuning.records.plans import spec_slug
 from flashgen.tuning.records.validity import Validity, digest, host_of_lock
 
-_NAME = re.compile(r"(?P<bucket>h\d+_q\d+_k\d+)(?:_sram(?P<sram>\d+))?\.(?P<machine>[0-9a-f]{12})\.jsonl")
+_NAME = re.compile(r"(?P<bucket>[a-z]+\d+_[a-z]+\d+_k\d+)(?:_sram(?P<sram>\d+))?\.(?P<machine>[0-9a-f]{12})\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)

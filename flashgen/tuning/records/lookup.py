@@ -1,6 +1,6 @@
 """What a build asks: is there a tuned plan for these shapes, valid on this machine?
 
-Without records the answer costs one look into a directory.
+Without records the answer costs a look into the directory of each family that serves the build.
 """
 
 from __future__ import annotations

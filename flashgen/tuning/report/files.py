@@ -26,7 +26,7 @@ def write_report(result: TuneResult, directory: Path) -> tuple[list[Path], str]:
     files, excuse = [directory / f"{stem}.html"], ""
     files[0].write_text(report_page(result), encoding="utf-8")
     for shape in result.shapes:
-        path = directory / f"{stem}_{shape.shape.bucket.name}.png"
+        path = directory / f"{stem}_{shape.bucket.name}.png"
         try:
             write_picture(heat_maps(shape, result.request)[0], path, _title(result, shape), _note(shape))
             files.append(path)
@@ -38,11 +38,11 @@ def write_report(result: TuneResult, directory: Path) -> tuple[list[Path], str]:
 def _stem(result: TuneResult) -> str:
     request = result.request
     budget = "" if request.sram_bytes is None else f"_sram{request.sram_bytes}"
-    return f"autotune_{request.family.name}_{spec_slug(request.spec)}{budget}_{request.target.arch}"
+    return f"autotune_{'_'.join(result.families)}_{spec_slug(request.spec)}{budget}_{request.target.arch}"
 
 
 def _title(result: TuneResult, shape: ShapeResult) -> str:
-    return f"{result.request.family.name}, {result.request.spec.summary}, {shape.shape.label} ({shape.how})"
+    return f"{shape.family.name}, {result.request.spec.summary}, {shape.shape.label} ({shape.how})"
 
 
 def _note(shape: ShapeResult) -> str:

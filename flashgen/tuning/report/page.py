@@ -25,7 +25,7 @@ def report_page(result: TuneResult) -> str:
     return template.render(
         ui=texts("en")["ui"],
         title=f"Autotune: {request.spec.summary}",
-        subtitle=f"{request.family.name} on {request.target}{budget}",
+        subtitle=f"{', '.join(result.families)} on {request.target}{budget}",
         confidence=f"{CONFIDENCE:.0%}",
         difference=f"{request.difference:.0%}",
         signs=SIGNS,
@@ -37,9 +37,9 @@ def _shape(result: ShapeResult, request: Request) -> dict[str, Any]:
     rows = rows_of(result, request)
     slowest = max((row.to_default or 1.0 for row in rows), default=1.0)
     return {
-        "id": result.shape.bucket.name,
+        "id": result.bucket.name,
         "label": result.shape.label,
-        "bucket": result.shape.bucket.summary,
+        "bucket": result.bucket.summary,
         "how": result.how,
         "verdict": result.verdict[0].upper() + result.verdict[1:] + ".",
         "regret": regret_text(result),

@@ -42,7 +42,7 @@ class Book:
             fresh: forget what an earlier sweep has measured.
         """
         family, spec, target = request.family.name, request.spec, request.target
-        path = record_path(target, family, spec, shape.bucket, request.sram_bytes, validity)
+        path = record_path(target, family, spec, shape.bucket(request.family), request.sram_bytes, validity)
         self.file = RecordFile(path)
         self._writable = True
         asked = _request_data(request, shape, space)
@@ -102,7 +102,7 @@ class Book:
     def _remove_superseded(self, request: Request, shape: Shape, validity: Validity) -> None:
         """Drops this machine's records of the same request that were made with other compilers or templates."""
         for entry in entries_in(self.file.path.parent):
-            same = entry.bucket == shape.bucket and entry.sram_bytes == request.sram_bytes
+            same = entry.bucket == shape.bucket(request.family) and entry.sram_bytes == request.sram_bytes
             if not same or entry.path == self.file.path:
                 continue
             record = RecordFile(entry.path).read()
@@ -137,7 +137,7 @@ def _request_data(request: Request, shape: Shape, space: Space) -> dict[str, Any
         "target": str(request.target),
         "sram_bytes": request.sram_bytes,
         "shape": shape.as_dict(),
-        "bucket": shape.bucket.name,
+        "bucket": shape.bucket(request.family).name,
         "default": plan_data(space.default.plan),
         "rule": None if space.rule is None else plan_data(space.rule.plan),
     }

@@ -63,6 +63,7 @@ def conclude(
         place = f"{task.shape.label}, {how} on {task.place}"
     return ShapeResult(
         shape=task.shape,
+        family=task.request.family,
         space=task.space,
         trials=tuple(trials),
         chosen=verdict.chosen,

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flashgen.families.base import Family
 from flashgen.tile_plan import TilePlan
+from flashgen.tuning.records.bucket import Bucket
 from flashgen.tuning.records.plans import plan_data, spec_data
 from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.shape import Shape
@@ -22,6 +24,7 @@ class ShapeResult:
 
     Attributes:
         shape: of the calls.
+        family: that serves them.
         space: what there was to choose from.
         trials: of all plans, in the order of the space.
         chosen: the plan that builds use from now on.
@@ -39,6 +42,7 @@ class ShapeResult:
     """
 
     shape: Shape
+    family: Family
     space: Space
     trials: tuple[Trial, ...]
     chosen: Trial
@@ -54,6 +58,11 @@ class ShapeResult:
     discarded: int
     valid_for: dict[str, str]
     record: Path
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket that the result is for."""
+        return self.shape.bucket(self.family)
 
     @property
     def best(self) -> TilePlan:
@@ -90,7 +99,7 @@ class TuneResult:
     """The result of `flashgen.autotune`.
 
     Attributes:
-        request: what was tuned.
+        request: what was tuned. Its family serves calls of many rows; each shape has its own.
         shapes: a result for each length asked for, in that order.
     """
 
@@ -110,6 +119,11 @@ class TuneResult:
     def __iter__(self) -> Iterator[ShapeResult]:
         return iter(self.shapes)
 
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Names of the families that were tuned, each once."""
+        return tuple(dict.fromkeys(result.family.name for result in self.shapes))
+
     def table(self) -> str:
         """The rankings as text, one line for each plan."""
         from flashgen.tuning.sweep.table import text_table
@@ -122,7 +136,6 @@ class TuneResult:
         return {
             "spec": spec_data(request.spec),
             "target": str(request.target),
-            "family": request.family.name,
             "sram_bytes": request.sram_bytes,
             "shapes": [_shape_dict(result, request) for result in self.shapes],
         }
@@ -139,7 +152,8 @@ def _shape_dict(result: ShapeResult, request: Request) -> dict[str, Any]:
     flops = result.shape.flops(request.spec)
     return {
         "shape": result.shape.as_dict(),
-        "bucket": result.shape.bucket.name,
+        "family": result.family.name,
+        "bucket": result.bucket.name,
         "how": result.how,
         "best": plan_data(result.best),
         "replaces_default": result.replaces_default,

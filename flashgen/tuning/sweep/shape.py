@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flashgen.families.base import Family
+from flashgen.runtime.kernel import Problem
 from flashgen.spec import AttentionSpec, Causal
-from flashgen.tuning.records.bucket import Bucket, bucket_of
+from flashgen.tuning.records.bucket import Bucket, bucket_for
 
 Array = NDArray[Any]
 
@@ -30,10 +32,14 @@ class Shape:
     seqlen_q: int
     seqlen_k: int
 
+    def bucket(self, family: Family) -> Bucket:
+        """The bucket that a family's results for this shape belong to."""
+        return bucket_for(family, self.batch, self.heads, self.heads_kv, self.seqlen_q, self.seqlen_k)
+
     @property
-    def bucket(self) -> Bucket:
-        """The bucket that results for this shape belong to."""
-        return bucket_of(self.batch * self.heads, self.seqlen_q, self.seqlen_k)
+    def problem(self) -> Problem:
+        """The call, as builds classify it."""
+        return Problem.of_sizes(self.batch, self.heads, self.heads_kv, self.seqlen_q, self.seqlen_k)
 
     @property
     def label(self) -> str:
