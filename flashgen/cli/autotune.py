@@ -118,8 +118,12 @@ def _run(asked: dict[str, Any], show_progress: bool) -> TuneResult:
     import flashgen
     from flashgen.cli.tune_progress import live_progress
 
-    with live_progress(show_progress) as tell:
-        return flashgen.autotune(**asked, progress=tell)
+    try:
+        with live_progress(show_progress) as tell:
+            return flashgen.autotune(**asked, progress=tell)
+    except KeyboardInterrupt:
+        click.echo("What was measured is kept; the same command goes on from there.", err=True)
+        raise
 
 
 def _show(result: TuneResult, as_json: bool, files: list[Path], excuse: str) -> None:

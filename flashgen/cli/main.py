@@ -23,6 +23,8 @@ from flashgen.cli.visualize import visualize
 from flashgen.errors import FlashgenError
 from flashgen.log import configure, logger
 
+INTERRUPTED = 130  # as shells have it: 128 + SIGINT
+
 
 class _Commands(click.Group):
     """A group in the order of use, whose errors are one paragraph and an exit code."""
@@ -37,6 +39,9 @@ class _Commands(click.Group):
             logger.debug("traceback:", exc_info=True)
             click.echo(f"Error: {error}", err=True)
             sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(INTERRUPTED)
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise  # click ends quietly

@@ -17,6 +17,7 @@ _WORDS = {
     stages.COMPILING: "compiling",
     stages.SCREENING: "screening",
     stages.FINAL: "final",
+    stages.CONFIRMING: "confirming",
     stages.PREDICTING: "predicting",
 }
 

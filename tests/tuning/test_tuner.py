@@ -16,7 +16,7 @@ from flashgen.tuning.sweep.request import Request
 from flashgen.tuning.sweep.result import TuneResult
 from flashgen.tuning.sweep.space import Candidate
 from flashgen.tuning.sweep.strategy import STRATEGIES
-from flashgen.tuning.sweep.trial import COMPILE, CRASH, FINAL, HANG, WRONG, Failure
+from flashgen.tuning.sweep.trial import COMPILE, CONFIRMATION, CRASH, FINAL, HANG, WRONG, Failure
 from flashgen.tuning.sweep.tuner import CHECKPOINTS
 
 Outcomes = dict[str, list[float] | Failure]
@@ -106,6 +106,69 @@ def test_turns_beside_a_slow_reference_are_repeated(book: Book) -> None:
     result = run(ReplayRunner(outcomes), book)
     assert result.discarded == 1
     assert all(beside == 1.0 for trial in result.trials for turns in trial.turns.values() for _, beside in turns)
+
+
+class Lucky(ReplayRunner):
+    """Some plans are fast only in the first process, where their data lies well."""
+
+    def __init__(self, recorded: Outcomes, lucky: dict[str, float | Failure]) -> None:
+        super().__init__(recorded)
+        self._lucky, self.renewed = lucky, 0
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+    def turn(self, candidate: Candidate) -> float | Failure:
+        seconds = super().turn(candidate)
+        return self._lucky.get(candidate.key, seconds) if self.renewed else seconds
+
+
+def test_a_winner_must_win_again_in_another_process(book: Book) -> None:
+    runner = Lucky(steady() | {key(32, 64): [0.8]}, {key(32, 64): 1.03})
+    result = run(runner, book)
+    assert runner.renewed == 1
+    assert result.chosen is result.default
+    assert "the best other plan, 32 x 64, takes 1.030 of its time, slower" in result.verdict
+    assert "more to confirm it" in result.verdict
+
+
+def test_the_second_is_proposed_where_the_first_was_lucky_and_the_ratio_is_the_confirmed_one(book: Book) -> None:
+    runner = Lucky(steady() | {key(32, 64): [0.8], key(64, 64): [0.85]}, {key(32, 64): 1.0, key(64, 64): 0.9})
+    result = run(runner, book)
+    assert (result.best.br, result.best.bc) == (64, 64)
+    assert result.ratio is not None
+    assert result.ratio.median == 0.9
+    assert [len(trial.turns.get(CONFIRMATION, ())) for trial in (result.default, result.chosen)] == [18, 9]
+
+
+def test_a_winner_that_fails_when_it_is_to_be_confirmed_is_written_off(book: Book) -> None:
+    crash = Failure(CRASH, "SIGSEGV")
+    result = run(Lucky(steady() | {key(32, 64): [0.8]}, {key(32, 64): crash}), book)
+    assert result.chosen is result.default
+    assert [trial.failure for trial in result.failures] == [crash]
+
+
+def test_a_confirmation_is_not_cut_off_by_the_time_limit(book: Book) -> None:
+    rivals: Outcomes = {key(16, 32): noisy(0.6, 5, 1), key(32, 16): noisy(0.6, 5, 2)}
+    runner = ReplayRunner(steady() | rivals)
+    result = run(runner, book, seconds=105.0)
+    assert result.stopped_by == "time limit"
+    assert runner.now() > 105
+    assert result.replaces_default
+    assert len(result.chosen.turns[CONFIRMATION]) == CHECKPOINTS[0]
+
+
+def test_the_final_ends_once_the_choice_is_clear_though_the_ratio_is_not(book: Book) -> None:
+    """By how much the winner is faster need not be known to 1% once all others are slower than it."""
+    plans = small_space().candidates
+    outcomes: Outcomes = {plan.key: noisy(1.3, 4, n) for n, plan in enumerate(plans)}
+    outcomes |= {key(*DEFAULT): noisy(1.0, 4, 77), key(32, 64): noisy(0.8, 4, 78)}
+    result = run(ReplayRunner(outcomes), book, seconds=1e6)
+    assert result.stopped_by == "confidence"
+    ratio = result.chosen.ratio(FINAL)
+    assert ratio is not None
+    assert ratio.width > 0.01
+    assert len(result.chosen.turns[FINAL]) <= CHECKPOINTS[3]
 
 
 class Restless(ReplayRunner):
@@ -212,10 +275,10 @@ def test_a_sweep_that_ran_out_of_time_goes_on_where_it_was(
 def test_progress_tells_the_stage_the_best_and_the_time_left(book: Book) -> None:
     told: list[Progress] = []
     run(ReplayRunner(steady() | {key(32, 64): [0.8]}, compile_seconds=1.0), book, tell=told.append)
-    assert list(dict.fromkeys(moment.stage for moment in told)) == ["compiling", "screening", "final"]
+    assert list(dict.fromkeys(moment.stage for moment in told)) == ["compiling", "screening", "final", "confirming"]
     assert told[-1].best == "32 x 64"
     assert told[-1].best_ratio == pytest.approx(0.8)
-    assert all(0 <= moment.done <= moment.total or moment.stage == "final" for moment in told)
+    assert all(0 <= moment.done <= moment.total or moment.stage in ("final", "confirming") for moment in told)
     assert [moment.seconds_left for moment in told] == sorted((m.seconds_left for m in told), reverse=True)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-WAITING, COMPILING, SCREENING, FINAL, PREDICTING = "waiting", "compiling", "screening", "final", "predicting"
+WAITING, COMPILING, SCREENING, FINAL, CONFIRMING = "waiting", "compiling", "screening", "final", "confirming"
+PREDICTING = "predicting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class Progress:
     Attributes:
         shape: label of the shape at work.
         stage: one of the constants above.
-        done, total: plans (compiling, predicting), plans measured (screening), rounds (final; 0: not known ahead).
+        done, total: plans (compiling, predicting), plans measured (screening), rounds (final and
+            confirming; 0: not known ahead).
         failed: plans that have failed so far.
         best: label of the fastest plan so far, or an empty text.
         best_ratio: its time over the reference's.

@@ -57,5 +57,8 @@ class ReplayRunner:
         self._now += seconds
         return seconds
 
+    def renew(self) -> None:
+        """What was recorded was recorded."""
+
     def close(self) -> None:
         """Nothing to end."""

@@ -102,8 +102,8 @@ class Rounds:
                 self._chunk(due[start : start + _CHUNK])
         return True
 
-    def race(self, indices: Sequence[int], until: float) -> None:
-        """One round of the final: each plan once, the reference among them, in an order that turns.
+    def race(self, indices: Sequence[int], until: float, stage: str = FINAL) -> None:
+        """One round of the final, or of a confirmation: each plan once, the reference too, in an order that turns.
 
         A disturbed round is repeated, unless time is up.
         """
@@ -115,7 +115,7 @@ class Rounds:
             beside = seconds.get(reference)
             late = self._runner.now() >= until
             if beside is not None and (self._accept(self._load(seconds)) or late):
-                self._note(FINAL, [(index, mine, beside) for index, mine in seconds.items()])
+                self._note(stage, [(index, mine, beside) for index, mine in seconds.items()])
                 return
 
     def _chunk(self, indices: Sequence[int]) -> None:

@@ -47,6 +47,10 @@ class Runner(Protocol):
         """Seconds of one call of a prepared plan, measured alone; or why there is no such number."""
         ...
 
+    def renew(self) -> None:
+        """Measures in another process from now on, where memory lies elsewhere."""
+        ...
+
     def close(self) -> None:
         """Ends its processes."""
         ...
@@ -122,6 +126,10 @@ class WorkerRunner:
             self._timed = True
             self._limit = _LEAST_LIMIT + _PATIENCE * (time.monotonic() - start)
         return answer
+
+    def renew(self) -> None:
+        """See `Runner`: the worker starts again with the next turn."""
+        self._worker.end()
 
     def close(self) -> None:
         """Ends the worker."""

@@ -20,7 +20,7 @@ DEVICE = "device error"
 WRONG = "wrong result"
 UNPREDICTED = "cannot be predicted"
 
-SCREENING, FINAL = "screening", "final"
+SCREENING, FINAL, CONFIRMATION = "screening", "final", "confirmation"
 
 
 @dataclass(frozen=True, slots=True)

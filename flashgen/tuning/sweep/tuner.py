@@ -1,22 +1,24 @@
-"""The tuner: compile ahead, screen, let the best meet in a final, judge. For one shape."""
+"""The tuner: compile ahead, screen, let the best meet in a final, confirm the winner, judge. For one shape."""
 
 from __future__ import annotations
 
 from flashgen.errors import TuneError
 from flashgen.tuning.sweep.book import Book, known_result
 from flashgen.tuning.sweep.conclusion import Task, conclude, result_line
-from flashgen.tuning.sweep.progress import COMPILING, Progress, Tell
+from flashgen.tuning.sweep.progress import COMPILING, CONFIRMING, Progress, Tell
 from flashgen.tuning.sweep.result import ShapeResult
 from flashgen.tuning.sweep.rounds import NothingWorksError, Rounds
 from flashgen.tuning.sweep.runner import Runner
 from flashgen.tuning.sweep.space import RULE
 from flashgen.tuning.sweep.strategy import FINALISTS, Stage, Strategy
-from flashgen.tuning.sweep.trial import FINAL, SCREENING, Trial, reasons
-from flashgen.tuning.sweep.verdict import decided
+from flashgen.tuning.sweep.trial import CONFIRMATION, FINAL, SCREENING, Trial, reasons
+from flashgen.tuning.sweep.verdict import decided, to_confirm
 
-# Rounds after which the final may end. Not after each: whoever looks all the time will see a narrow interval by luck.
+# Rounds after which the final, or a confirmation, may end. Not after each: whoever looks all the time will see a narrow
+# interval by luck.
 CHECKPOINTS = (9, 13, 19, 27, 37, 51, 71, 99, 141, 201)
-_COMPILE_SHARE, _SCREEN_SHARE = 0.5, 0.8
+_CONFIRMED_AT_MOST = 71
+_COMPILE_SHARE, _SCREEN_SHARE, _FINAL_SHARE = 0.45, 0.7, 0.95
 _TELL_SECONDS = 0.2
 
 
@@ -68,6 +70,7 @@ class _Sweep:
     def run(self) -> ShapeResult:
         in_time = self._screen()
         ended_by = self._final()
+        self._confirm()
         stopped_by = ended_by if in_time else "time limit"
         seconds = self._runner.now() - self._start
         result = conclude(
@@ -114,13 +117,34 @@ class _Sweep:
         while True:
             done = len(self._rounds.reference.turns.get(FINAL, ()))
             others = [self._trials[i] for i in self._rounds.alive(contenders) if i != self._rounds.reference_index]
-            if done in CHECKPOINTS and all(decided(trial, self._task.request.difference) for trial in others):
+            if done in CHECKPOINTS and decided(others, self._rounds.reference, self._task.request.difference):
                 return "confidence"
             if done >= CHECKPOINTS[-1]:
                 return "rounds"
-            if done and self._late(1.0):
+            if done and self._late(_FINAL_SHARE):
                 return "time limit"
-            self._rounds.race(contenders, self._at(1.0))
+            self._rounds.race(contenders, self._at(_FINAL_SHARE))
+
+    def _confirm(self) -> None:
+        """Lets the winner of the final meet the default once more, in fresh turns of another process.
+
+        Were it but the luckiest of the finalists, or fast only where its data happened to lie, it would not win again.
+        A few turns are taken even if time is up: without them nothing would come of the sweep.
+        """
+        self._stage, self._goal = CONFIRMING, 0
+        difference, renewed = self._task.request.difference, False
+        while True:
+            default, reference = self._trials[0], self._rounds.reference
+            winner = to_confirm(self._trials, default, reference, difference)
+            turns = winner.turns.get(CONFIRMATION, []) if winner else []
+            enough = len(turns) >= CHECKPOINTS[0] and self._late(1.0)
+            if winner is None or enough or len(turns) >= _CONFIRMED_AT_MOST:
+                return
+            if not renewed:
+                self._runner.renew()
+                renewed = True
+            for _ in range(_to_next_checkpoint(len(turns))):
+                self._rounds.race([self._trials.index(winner)], self._at(1.0), CONFIRMATION)
 
     def _contenders(self) -> list[int]:
         """The best of the screening, with the default and the rule's plan; those of a final begun earlier, too."""
@@ -149,6 +173,7 @@ class _Sweep:
             COMPILING: self._rounds.prepared(),
             SCREENING: min(sum(bool(trial.turns or trial.failure) for trial in self._trials), self._goal),
             FINAL: max((len(trial.turns.get(FINAL, ())) for trial in self._trials), default=0),
+            CONFIRMING: max((len(trial.turns.get(CONFIRMATION, ())) for trial in self._trials[1:]), default=0),
         }
         self._tell(
             Progress(
@@ -162,6 +187,10 @@ class _Sweep:
                 max(self._at(1.0) - self._runner.now(), 0.0),
             )
         )
+
+
+def _to_next_checkpoint(done: int) -> int:
+    return next(rounds for rounds in CHECKPOINTS if rounds > done) - done
 
 
 def _standing(trial: Trial) -> tuple[bool, float]:

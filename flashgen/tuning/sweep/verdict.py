@@ -1,7 +1,8 @@
 """The verdict: does a plan replace the default, and what does the paper's rule cost?
 
-Only turns of the final count: they were taken after the finalists had been chosen, so that luck in the screening is
-not taken for speed.
+The final's turns were taken after the finalists had been chosen, so that luck in the screening is not taken for speed.
+Likewise the winner of the final is only a proposal: it replaces the default if it beats it once more, in turns that
+were taken after it had won, by another process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flashgen.tuning.sweep.statistic import Interval, median_interval
-from flashgen.tuning.sweep.trial import FINAL, Trial
+from flashgen.tuning.sweep.trial import CONFIRMATION, FINAL, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ def judge(trials: Sequence[Trial], default: Trial, reference: Trial, difference:
     """Chooses a plan.
 
     A plan replaces the default if its median time is below the default's by the difference that matters, and the
-    whole confidence interval is below the default's.
+    whole confidence interval is below the default's: in the final, and again in its confirmation. The latter gives the
+    ratio.
 
     Args:
         trials: of all plans.
@@ -51,10 +53,34 @@ def judge(trials: Sequence[Trial], default: Trial, reference: Trial, difference:
         best = rated[0] if rated and rated[0][1].high < 1 else (reference, None)
         return Verdict(best[0], True, None)
     for trial, ratio in rated:
-        if ratio.high < 1 and ratio.median <= 1 - difference:
-            return Verdict(trial, True, ratio)
+        again = trial.ratio(CONFIRMATION)
+        if _beats(ratio, difference) and again is not None and _beats(again, difference):
+            return Verdict(trial, True, again)
     runner_up, its_ratio = rated[0] if rated else (None, None)
+    if runner_up is not None:
+        its_ratio = runner_up.ratio(CONFIRMATION) or its_ratio
     return Verdict(default, False, None, runner_up, its_ratio)
+
+
+def to_confirm(trials: Sequence[Trial], default: Trial, reference: Trial, difference: float) -> Trial | None:
+    """The plan that would replace the default, and has yet to be confirmed; None if there is none."""
+    if reference is not default:
+        return None
+    finalists = [trial for trial in trials if trial.failure is None and trial is not default]
+    rated = [(ratio.median, nth) for nth, trial in enumerate(finalists)
+             if (ratio := trial.ratio(FINAL)) and _beats(ratio, difference)]  # fmt: skip
+    for _, nth in sorted(rated):
+        again = finalists[nth].ratio(CONFIRMATION)
+        if again is None or not settled(again, difference):
+            return finalists[nth]
+        if _beats(again, difference):
+            return None
+    return None
+
+
+def settled(ratio: Interval, difference: float) -> bool:
+    """Whether more turns would not change what is thought of a plan beside the default."""
+    return _beats(ratio, difference) or ratio.low > 1 - difference or ratio.width <= difference
 
 
 def judge_predictions(trials: Sequence[Trial], default: Trial, difference: float) -> Verdict:
@@ -75,10 +101,35 @@ def judge_predictions(trials: Sequence[Trial], default: Trial, difference: float
     return Verdict(default, False, None, runner_up, Interval(ratio, ratio, ratio))
 
 
-def decided(trial: Trial, difference: float) -> bool:
-    """Whether more rounds would not change what is thought of a finalist: it is slower for sure, or known well."""
-    ratio = trial.ratio(FINAL)
-    return ratio is not None and (ratio.low > 1 or ratio.width <= difference)
+def decided(finalists: Sequence[Trial], reference: Trial, difference: float) -> bool:
+    """Whether more rounds would not change the choice.
+
+    The fastest plan's time over the default's must be settled, and every other plan be slower than it for sure, or
+    faster by less than what matters.
+    """
+    ratios = [(ratio.median, nth) for nth, trial in enumerate(finalists) if (ratio := trial.ratio(FINAL))]
+    if len(ratios) < len(finalists):
+        return False
+    fastest = min(ratios, default=(1.0, -1))
+    leader = finalists[fastest[1]] if fastest[0] < 1 else reference
+    if leader is not reference:
+        own = leader.ratio(FINAL)
+        if own is None or not settled(own, difference):
+            return False
+    others = [trial for trial in finalists if trial is not leader]
+    return all(_beside(trial, leader).low > 1 - difference for trial in others)
+
+
+def _beats(ratio: Interval, difference: float) -> bool:
+    return ratio.high < 1 and ratio.median <= 1 - difference
+
+
+def _beside(trial: Trial, other: Trial) -> Interval:
+    """Time over another finalist's. Both raced the reference in the same rounds, but for those before one joined."""
+    mine, its = trial.turns.get(FINAL, []), other.turns.get(FINAL, [])
+    rounds = min(len(mine), len(its))
+    pairs = zip(mine[len(mine) - rounds :], its[len(its) - rounds :], strict=True)
+    return median_interval([(a[0] / a[1]) / (b[0] / b[1]) for a, b in pairs])
 
 
 def rule_regret(rule: Trial | None, chosen: Trial) -> Interval | None:
@@ -93,12 +144,9 @@ def rule_regret(rule: Trial | None, chosen: Trial) -> Interval | None:
     if rule.predicted is not None and chosen.predicted is not None:
         regret = rule.predicted / chosen.predicted - 1
         return Interval(regret, regret, regret)
-    mine, best = rule.turns.get(FINAL, []), chosen.turns.get(FINAL, [])
-    rounds = min(len(mine), len(best))
-    if not rounds:
+    if not rule.turns.get(FINAL) or not chosen.turns.get(FINAL):
         return None
-    # Both have raced the reference in the same rounds.
-    found = median_interval([a[0] / b[0] for a, b in zip(mine[:rounds], best[:rounds], strict=True)])
+    found = _beside(rule, chosen)
     return Interval(found.median - 1, found.low - 1, found.high - 1)
 
 
@@ -140,7 +188,10 @@ def _default_stands(verdict: Verdict, default: Trial, place: str) -> str:
 
 def _rounds(trial: Trial) -> str:
     rounds = len(trial.turns.get(FINAL, ()))
-    return f", {rounds} rounds" if rounds else ""
+    again = len(trial.turns.get(CONFIRMATION, ()))
+    return (f", {rounds} round{'' if rounds == 1 else 's'}" if rounds else "") + (
+        f" and {again} more to confirm it" if again else ""
+    )
 
 
 def _share(ratio: Interval) -> str:
