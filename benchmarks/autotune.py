@@ -1,44 +1,90 @@
 """Does autotune keep its promises on this CPU? Sweeps, then an independent race of tuned, default and rule's plan.
 
-    python benchmarks/autotune.py
-    python benchmarks/autotune.py --d 64 --dtype fp32 --time-limit 60
+    python benchmarks/autotune.py --name amd-epyc-zen5
+    python benchmarks/autotune.py --only 'fp32 d=(64|80)' --time-limit 60
 
-For each head dim and dtype: how long the sweep took (at most 120 s are promised), and, in one interleaved run by the
+For each configuration: how long the sweep took (at most 120 s are promised), and, in one interleaved run by the
 hygiene of `flashgen bench`, what the tuned build takes of the default's time (at most 1.02) and of the time of the
-M/4d rule's own plan (at most 1.02). Exit code 1 if a promise is broken.
+M/4d rule's own plan (at most 1.02). Results are kept as JSON and a table; what was recorded before stays where a
+configuration is not run again. Exit code 1 if a promise is broken. Leave the machine alone meanwhile: about two minutes
+for each configuration.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import flashgen
+from flashgen.compilation.toolchains.host import HostToolchain
 from flashgen.measure.clock import Comparison, compare
 from flashgen.measure.peak import PeakProbe
+from flashgen.runtime.device import host_name, host_target
+from flashgen.runtime.openmp import thread_pool
 from flashgen.spec import make_spec
 from flashgen.tuning.sweep.result import ShapeResult
 from flashgen.tuning.sweep.table import regret_text
 
+Record = dict[str, Any]
+
+RESULTS = Path(__file__).parent / "results"
 PROMISED_SECONDS, PROMISED_RATIO = 120.0, 1.02
 ROUNDS = 15
+CONFIGURATIONS = {f"{dtype} d={d} N=1024": (dtype, d, 1024) for dtype in ("fp32", "bf16") for d in (64, 80, 128)}
 
 
 def main() -> int:
     options = _options()
-    probe, kept = PeakProbe(), True
-    for dtype in options.dtype.split(","):
-        for d in map(int, options.d.split(",")):
-            start = time.perf_counter()
-            result = flashgen.autotune(d, dtype, [options.n], time_limit=options.time_limit, fresh=True)
-            seconds = time.perf_counter() - start
-            shape = result.shapes[0]
-            race = _race(d, dtype, shape, probe)
-            flops = shape.shape.flops(result.request.spec)
-            kept &= _report(f"{dtype} d={d} N={options.n}", seconds, shape, race, flops)
-    return 0 if kept else 1
+    chosen = [name for name in CONFIGURATIONS if re.search(options.only, name)]
+    if not chosen:
+        sys.exit(f"--only {options.only!r} is none of: {', '.join(CONFIGURATIONS)}.")
+    path = RESULTS / f"autotune_{options.name}.json"
+    before = json.loads(path.read_text())["configurations"] if path.exists() else {}
+    record = _header() | {"configurations": before}
+    probe = PeakProbe()
+    for name in chosen:
+        record["configurations"][name] = found = _configuration(*CONFIGURATIONS[name], options.time_limit, probe)
+        print("\n".join(_lines(name, found)), flush=True)
+        _write(record, path)
+    print(f"{path}\n{path.with_suffix('.md')}")
+    return 0 if all(record["configurations"][name]["kept"] for name in chosen) else 1
+
+
+def _configuration(dtype: str, d: int, n: int, time_limit: float, probe: PeakProbe) -> Record:
+    """Tunes, then races; a record of both."""
+    start = time.perf_counter()
+    result = flashgen.autotune(d, dtype, [n], time_limit=time_limit, fresh=True)
+    seconds = time.perf_counter() - start
+    (shape,) = result.shapes
+    race = _race(d, dtype, shape, probe)
+    medians = {name: timing.median_s for name, timing in race.timings.items()}
+    ratios = {name: medians["tuned"] / median for name, median in medians.items() if name != "tuned"}
+    default, regret, rule = shape.default.candidate.label, shape.regret, shape.rule
+    return {
+        "sweep_seconds": seconds,
+        "time_limit": time_limit,
+        "stopped_by": shape.stopped_by,
+        "plans": len(shape.ranking),
+        "chosen": shape.chosen.candidate.label,
+        "default": default,
+        "rule": None if rule is None else rule.candidate.label,
+        "verdict": shape.verdict,
+        "regret": None if regret is None else [regret.median, regret.low, regret.high],
+        "regret_text": regret_text(shape),
+        "race_ms": {name: median * 1e3 for name, median in medians.items()},
+        "tuned_over": ratios,
+        "gflops": shape.shape.flops(result.request.spec) / medians["tuned"] / 1e9,
+        "peak_gflops": race.peak_gflops,
+        "spread": race.timings["tuned"].spread,
+        "discarded": race.timings["tuned"].discarded,
+        "kept": seconds <= PROMISED_SECONDS and all(ratio <= PROMISED_RATIO for ratio in ratios.values()),
+    }
 
 
 def _race(d: int, dtype: str, shape: ShapeResult, probe: PeakProbe) -> Comparison:
@@ -56,28 +102,71 @@ def _race(d: int, dtype: str, shape: ShapeResult, probe: PeakProbe) -> Compariso
     return compare(peers, probe.measure, known_peak=probe.best, rounds=ROUNDS)
 
 
-def _report(title: str, seconds: float, shape: ShapeResult, race: Comparison, flops: int) -> bool:
-    medians = {name: timing.median_s for name, timing in race.timings.items()}
-    ratios = {name: medians["tuned"] / median for name, median in medians.items() if name != "tuned"}
-    print(f"{title}: {seconds:.0f} s, {len(shape.ranking)} plans, {shape.stopped_by}; {shape.verdict}")
-    print(f"  {regret_text(shape)}")
-    timing = race.timings["tuned"]
-    gflops = flops / medians["tuned"] / 1e9
-    print(
-        f"  race: tuned {medians['tuned'] * 1e3:.3f} ms ({gflops:.0f} GFLOP/s of {race.peak_gflops:.0f}), "
-        + ", ".join(f"{ratio:.3f} of the {name}'s time" for name, ratio in ratios.items())
-        + f"; spread {timing.spread:.1%}, {timing.discarded} rounds discarded",
-        flush=True,
-    )
-    return seconds <= PROMISED_SECONDS and all(ratio <= PROMISED_RATIO for ratio in ratios.values())
+def _lines(name: str, found: Record) -> list[str]:
+    ratios = ", ".join(f"{ratio:.3f} of the {peer}'s time" for peer, ratio in found["tuned_over"].items())
+    return [
+        f"{name}: {found['sweep_seconds']:.0f} s, {found['plans']} plans, {found['stopped_by']}; {found['verdict']}",
+        f"  {found['regret_text']}",
+        f"  race: tuned {found['race_ms']['tuned']:.3f} ms ({found['gflops']:.0f} GFLOP/s of "
+        f"{found['peak_gflops']:.0f}), {ratios}; spread {found['spread']:.1%}, {found['discarded']} rounds discarded",
+    ]
+
+
+def _header() -> Record:
+    return {
+        "machine": host_name(),
+        "target": str(host_target()),
+        "threads": thread_pool().max_threads(),
+        "compiler": dict(HostToolchain().identity())["compiler"],
+        "flashgen": flashgen.__version__,
+    }
+
+
+def _write(record: Record, path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    ordered = {name: found for name in CONFIGURATIONS if (found := record["configurations"].get(name))}
+    path.write_text(json.dumps(record | {"configurations": ordered}, indent=1) + "\n")
+    path.with_suffix(".md").write_text(_page(record | {"configurations": ordered}))
+
+
+def _page(record: Record) -> str:
+    rows = [
+        f"| {name} | {found['sweep_seconds']:.0f} s, {found['stopped_by']} | {found['chosen']} | {found['default']} | "
+        f"{found['rule']} | {found['race_ms']['tuned']:.3f} | {found['tuned_over']['default']:.3f} | "
+        f"{_ratio(found['tuned_over'].get('rule'))} | {_share(found['regret'])} | {'yes' if found['kept'] else 'no'} |"
+        for name, found in record["configurations"].items()
+    ]
+    return "\n".join([
+        f"# Autotune on {record['machine']}, {record['threads']} threads, {record['target']}",
+        "",
+        f"flashgen {record['flashgen']}; {record['compiler']}.",
+        "",
+        "Recorded by `benchmarks/autotune.py`: a sweep, then a race of builds as users get them. A sweep may take "
+        f"{PROMISED_SECONDS:.0f} s; the tuned build may take {PROMISED_RATIO:.2f} of the time of the default, and of "
+        "that of the M/4d rule's own plan. `regret`: what the latter takes more than the chosen one, in the sweep. "
+        "B = 1, H = 8.",
+        "",
+        "| | sweep | chosen | default | rule | tuned ms | of default | of rule | regret | kept |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+    ])  # fmt: skip
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.3f}"
+
+
+def _share(regret: list[float] | None) -> str:
+    return "" if regret is None else f"{regret[0]:+.1%}"
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--d", default="64,80,128")
-    parser.add_argument("--dtype", default="fp32,bf16")
-    parser.add_argument("--n", type=int, default=1024)
-    parser.add_argument("--time-limit", type=float, default=60.0)
+    slug = re.sub(r"\W+", "-", host_name().lower()).strip("-")
+    parser.add_argument("--name", default=slug, help="of the files, in benchmarks/results; default: %(default)s")
+    parser.add_argument("--only", default="", help="configurations whose names match this regular expression")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="of each sweep, in seconds; default: 60")
     return parser.parse_args()
 
 

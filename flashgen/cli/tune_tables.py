@@ -94,7 +94,7 @@ def print_records(records: Sequence[Kept]) -> None:
             f"{request['target']}\n{request['family']}",
             kept.entry.bucket.summary.replace(", ", "\n"),
             escape(_outcome(kept.record)),
-            "yes" if not kept.invalid_because else escape(f"no: {kept.invalid_because[0]}"),
+            escape(_used_here(kept)),
         )
     out.print(table)
 
@@ -110,6 +110,14 @@ def print_record(kept: Kept, result: TuneResult) -> None:
         out.print(f"  {label:<20} {escape(value)}", soft_wrap=True)
     for reason in kept.invalid_because:
         out.print(f"[bold]not valid here[/]: {escape(reason)}", soft_wrap=True)
+
+
+def _used_here(kept: Kept) -> str:
+    """In few words; flashgen tune show has the rest."""
+    if kept.invalid_because:
+        fact, quoted, _ = kept.invalid_because[0].partition(" '")
+        return f"no: other {fact}" if quoted else f"no: {fact}"
+    return "yes" if kept.record.result else "no: unfinished"
 
 
 def _outcome(record: Record) -> str:

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
+from flashgen.cli.tune_tables import _used_here
 from flashgen.families.cpu_fa1 import CpuFa1
+from flashgen.tuning.records.archive import Kept
+from flashgen.tuning.records.bucket import bucket_of
+from flashgen.tuning.records.directory import Entry
+from flashgen.tuning.records.record import Record
 from flashgen.tuning.sweep.bench import Tools
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tuning"))
@@ -216,3 +221,30 @@ def test_a_name_must_be_one_records(flashgen: Any) -> None:
     result = flashgen("tune", "show", "zzzz")
     assert result.exit_code == 2
     assert "No tuning record is called 'zzzz'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("result", "reasons", "words"),
+    [
+        ({"verdict": "tuned"}, (), "yes"),
+        (None, (), "no: unfinished"),
+        ({"verdict": "tuned"}, ("templates 'a1', here 'b2'", "threads '2', here '4'"), "no: other templates"),
+        (None, ("no compiler for the target is here",), "no: no compiler for the target is here"),
+    ],
+)
+def test_the_list_says_in_few_words_whether_builds_use_a_record(
+    result: dict[str, str] | None, reasons: tuple[str, ...], words: str
+) -> None:
+    record = Record({}, {}, "2026-01-01", result=result)
+    entry = Entry(Path("none"), bucket_of(1, 1, 1), None, "0")
+    assert _used_here(Kept("name", entry, record, reasons)) == words
+
+
+def test_ctrl_c_says_that_what_was_measured_is_kept(flashgen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flashgen.tuning.api.tune_shape", interrupted)
+    done = flashgen(*TUNE)
+    assert done.exit_code == 130
+    assert "the same command goes on from there.\nInterrupted." in done.output
