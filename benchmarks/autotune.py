@@ -36,6 +36,7 @@ Record = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
 PROMISED_SECONDS, PROMISED_RATIO = 120.0, 1.02
 ROUNDS = 15
+ATTEMPTS = 3  # to race without others at work
 CONFIGURATIONS = {f"{dtype} d={d} N=1024": (dtype, d, 1024) for dtype in ("fp32", "bf16") for d in (64, 80, 128)}
 
 
@@ -82,13 +83,13 @@ def _configuration(dtype: str, d: int, n: int, time_limit: float, probe: PeakPro
         "gflops": shape.shape.flops(result.request.spec) / medians["tuned"] / 1e9,
         "peak_gflops": race.peak_gflops,
         "spread": race.timings["tuned"].spread,
-        "discarded": race.timings["tuned"].discarded,
+        "discarded": _disturbed(race),
         "kept": seconds <= PROMISED_SECONDS and all(ratio <= PROMISED_RATIO for ratio in ratios.values()),
     }
 
 
 def _race(d: int, dtype: str, shape: ShapeResult, probe: PeakProbe) -> Comparison:
-    """Times three builds as users get them, on arrays of their own."""
+    """Times three builds as users get them, on arrays of their own. The least disturbed of a few attempts is kept."""
     tensors = shape.shape.inputs(make_spec(d, dtype), seed=1)
 
     def call(**options: object) -> Callable[[], object]:
@@ -99,7 +100,14 @@ def _race(d: int, dtype: str, shape: ShapeResult, probe: PeakProbe) -> Compariso
     if shape.rule is not None:
         plan = shape.rule.candidate.plan
         peers["rule"] = call(br=plan.br, bc=plan.bc)
-    return compare(peers, probe.measure, known_peak=probe.best, rounds=ROUNDS)
+    found: list[Comparison] = []
+    while len(found) < ATTEMPTS and (not found or _disturbed(found[-1]) > ROUNDS // 3):
+        found.append(compare(peers, probe.measure, known_peak=probe.best, rounds=ROUNDS))
+    return min(found, key=_disturbed)
+
+
+def _disturbed(race: Comparison) -> int:
+    return max(timing.discarded for timing in race.timings.values())
 
 
 def _lines(name: str, found: Record) -> list[str]:
@@ -133,7 +141,8 @@ def _page(record: Record) -> str:
     rows = [
         f"| {name} | {found['sweep_seconds']:.0f} s, {found['stopped_by']} | {found['chosen']} | {found['default']} | "
         f"{found['rule']} | {found['race_ms']['tuned']:.3f} | {found['tuned_over']['default']:.3f} | "
-        f"{_ratio(found['tuned_over'].get('rule'))} | {_share(found['regret'])} | {'yes' if found['kept'] else 'no'} |"
+        f"{_ratio(found['tuned_over'].get('rule'))} | {_share(found['regret'])} | "
+        f"{ROUNDS - found['discarded']} of {ROUNDS} | {'yes' if found['kept'] else 'no'} |"
         for name, found in record["configurations"].items()
     ]
     return "\n".join([
@@ -146,8 +155,8 @@ def _page(record: Record) -> str:
         "that of the M/4d rule's own plan. `regret`: what the latter takes more than the chosen one, in the sweep. "
         "B = 1, H = 8.",
         "",
-        "| | sweep | chosen | default | rule | tuned ms | of default | of rule | regret | kept |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| | sweep | chosen | default | rule | tuned ms | of default | of rule | regret | quiet rounds | kept |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
         *rows,
         "",
     ])  # fmt: skip
