@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from flashgen.errors import ToolchainError
@@ -10,6 +11,9 @@ from flashgen.tuning.report.heatmap import FAILED, PRUNED, Cell, HeatMap
 _SIGNS = {"chosen": "★", "default": "D", "rule": "R"}
 _TEXTS = {FAILED: "×", PRUNED: "–"}
 _LIGHT_INK_FROM = 0.75
+
+
+_LETTERS = 15  # of the note in an inch
 
 
 def write_picture(found: HeatMap, path: Path, title: str, note: str) -> None:
@@ -29,8 +33,10 @@ def write_picture(found: HeatMap, path: Path, title: str, note: str) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ToolchainError("Drawing a PNG needs matplotlib: pip install 'flashgen[plot]'.") from error
-    size = (2.2 + 0.72 * len(found.bc), 1.9 + 0.42 * len(found.br))
-    figure = Figure(figsize=(max(size[0], 6.0), size[1]), layout="constrained")
+    width = max(2.2 + 0.72 * len(found.bc), 6.0)
+    below = textwrap.fill(note, round(_LETTERS * (width - 1.5)), break_long_words=False)
+    height = 1.9 + 0.42 * len(found.br) + 0.15 * below.count("\n")
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     nan = float("nan")
     ratios = [[_ratio(found.cells.get((br, bc)), nan) for bc in found.bc] for br in found.br]
@@ -42,7 +48,7 @@ def write_picture(found: HeatMap, path: Path, title: str, note: str) -> None:
                 axes.text(column, row, _text(cell), ha="center", va="center", fontsize=8, color=_ink(found, cell))
     axes.set_xticks(range(len(found.bc)), [str(bc) for bc in found.bc])
     axes.set_yticks(range(len(found.br)), [str(br) for br in found.br])
-    axes.set_xlabel(f"Bc, keys of a tile\n{note}", fontsize=9)
+    axes.set_xlabel(f"Bc, keys of a tile\n{below}", fontsize=9)
     axes.set_ylabel("Br, query rows of a tile")
     axes.set_title(title, fontsize=10)
     axes.spines[:].set_visible(False)
