@@ -8,37 +8,16 @@ in shared memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from flashgen.families.base import TileGrid
-from flashgen.families.cuda_common import LANES, ceil_div
+from flashgen.families.cuda_common import LANES
 from flashgen.families.cuda_mma_common import MmaFamily, has_cp_async, mma_constants, row_bytes
-from flashgen.families.cuda_mma_tiles import default_tile, rows_per_warp
+from flashgen.families.cuda_mma_tiles import MmaKnobs, choices, default_tile, most_keys, usual_knobs
 from flashgen.launch_plan import LaunchPlan, LaunchStep
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
 from flashgen.tile_plan import Footprint, TilePlan
-
-_MOST_VALUES = 192  # registers of a lane for S and O
-_MOST_VALUES_WITH_Q = 176
-_MOST_KEYS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class MmaKnobs:
-    """How a tile is dealt out.
-
-    Attributes:
-        warps: of a CTA.
-        rows: query rows of a warp, 16 or 32.
-        q_in_registers: whether a warp keeps its rows of Q in registers instead of reading them again for
-            each block of keys.
-    """
-
-    warps: int
-    rows: int
-    q_in_registers: bool
 
 
 class CudaFa2Mma(MmaFamily):
@@ -49,17 +28,22 @@ class CudaFa2Mma(MmaFamily):
     priority = 10
 
     def footprint(self, spec: AttentionSpec, br: int, bc: int, knobs: MmaKnobs) -> Footprint:
-        """Q_i, K_j and V_j in the dtype, rows in whole chunks of 16 bytes; at the end O_i lies over them."""
+        """Q_i and each stage's K_j and V_j in the dtype, rows in whole chunks of 16 bytes.
+
+        At the end O_i lies over them, and where Q_i goes on into registers, K and V lie over it: what is larger
+        counts.
+        """
         row, row_v = row_bytes(spec, spec.head_dim), row_bytes(spec, spec.head_dim_v)
-        inputs = br * row + bc * (row + row_v)
-        overhang = max(br * row_v - inputs, 0)
-        tiles = (("Q", br * row), ("K", bc * row), ("V", bc * row_v))
-        return Footprint((*tiles, ("O", overhang)) if overhang else tiles)
+        q, o = br * row, br * row_v
+        blocks = (("K", knobs.stages * bc * row), ("V", knobs.stages * bc * row_v))
+        tiles = blocks if knobs.q_in_registers else (("Q", q), *blocks)
+        largest, name = max((q, "Q"), (o, "O"))
+        overhang = max(largest - sum(size for _, size in tiles), 0)
+        return Footprint((*tiles, (name, overhang)) if overhang else tiles)
 
     def grid(self, spec: AttentionSpec, target: Target) -> TileGrid:
         """Warps in powers of two, and as many keys as S fits registers for."""
-        room = _MOST_VALUES // (rows_per_warp(spec, target, 128) // 16) * 2 - ceil_div(spec.head_dim_v, 8) * 8
-        return TileGrid(br=(16, 32, 64, 128), bc=tuple(range(16, min(room, _MOST_KEYS) + 1, 16)))
+        return TileGrid(br=(16, 32, 64, 128), bc=tuple(range(16, most_keys(spec) + 1, 16)))
 
     def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
         """From the table of published and modelled tiles."""
@@ -71,10 +55,18 @@ class CudaFa2Mma(MmaFamily):
         return min(br, 64), bc
 
     def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> MmaKnobs:
-        """32 rows for a warp where shared memory would otherwise hold the tensor cores up."""
-        rows = min(rows_per_warp(spec, target, br), br)
-        values = rows // 16 * (bc + ceil_div(spec.head_dim_v, 8) * 8 + spec.head_dim // 2) // 2
-        return MmaKnobs(br // rows, rows, values <= _MOST_VALUES_WITH_Q)
+        """The table's, for its tiles; for others what registers allow."""
+        return usual_knobs(spec, target, br, bc)
+
+    def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[MmaKnobs, ...]:
+        """16 or 32 rows for a warp, Q in registers or not, one stage or two: whatever registers may hold."""
+        return choices(spec, target, br, bc)
+
+    def describe_knobs(self, knobs: MmaKnobs) -> str:
+        """Rows in warps, where Q is, and stages if there are more than one."""
+        queries = "registers" if knobs.q_in_registers else "shared memory"
+        stages = f", {knobs.stages} stages" if knobs.stages > 1 else ""
+        return f"{knobs.warps} warps of {knobs.rows} rows, Q in {queries}{stages}"
 
     def launch_plan(self, spec: AttentionSpec, plan: TilePlan) -> LaunchPlan:
         """One CTA for each tile of query rows."""
@@ -82,5 +74,10 @@ class CudaFa2Mma(MmaFamily):
         return LaunchPlan((LaunchStep(self.entry, (grid, "1", "1"), plan.knobs.warps * LANES, plan.footprint.total),))
 
     def constants(self, spec: AttentionSpec, plan: TilePlan, target: Target) -> Mapping[str, Any]:
-        """Which instructions the architecture has."""
-        return {**mma_constants(target), "copies": "async" if has_cp_async(target) else "registers"}
+        """Which instructions the architecture has, where Q is, and how K and V come."""
+        return {
+            **mma_constants(target),
+            "copies": "async" if has_cp_async(target) else "registers",
+            "queries": "registers" if plan.knobs.q_in_registers else "shared",
+            "stream": "two_stages" if plan.knobs.stages == 2 else "one_stage",
+        }

@@ -50,7 +50,7 @@ def ideal_mix(spec: AttentionSpec, plan: TilePlan, target: Target) -> dict[str, 
         "FMUL": outputs + 2 * rows,  # O is scaled; so is l, and the maximum
         "SHFL": 2 * rows,
         ("LDG+STS" if turing else "LDGSTS"): 2 * copies if turing else copies,
-        "BAR": 2,
+        "BAR": 3 - knobs.stages,
     }
 
 
