@@ -127,7 +127,7 @@ def _small_plan(general: TilePlan, spec: AttentionSpec, target: Target) -> dict[
     br, bc = tile
     knobs = family.knobs(spec, target, br, bc)
     footprint = family.footprint(spec, br, bc, knobs)
-    if footprint.total >= general.footprint.total:
+    if footprint.total > general.footprint.total or (br, bc) == (general.br, general.bc):
         return {}
     trail = (f"small: {family.name} uses a {br} x {bc} tile for up to {SMALL_ROWS} query rows",)
     return {SMALL: TilePlan(family.name, br, bc, knobs, footprint, "default", trail, general.sram_bytes, general.rule)}

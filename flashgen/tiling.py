@@ -11,6 +11,7 @@ Every step that changes a number leaves one sentence in the plan's trail.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from flashgen.errors import BudgetError, SpecError
 from flashgen.families.base import Family, TileGrid, snap
@@ -78,8 +79,7 @@ class _Planner:
         br, bc = self._start(rule, trail)
         br, bc = self._fit(br, bc, trail)
         origin = "user" if self.user_br or self.user_bc else "rule" if rule else "default"
-        knobs = self.family.knobs(self.spec, self.target, br, bc)
-        footprint = self.family.footprint(self.spec, br, bc, knobs)
+        knobs, footprint = self._knobs(br, bc), self._footprint(br, bc)
         if not trail:
             trail.append(f"default: {self.family.name} uses a {br} x {bc} tile when no budget is given")
         return TilePlan(self.family.name, br, bc, knobs, footprint, origin, tuple(trail), self.sram_bytes, rule)
@@ -132,21 +132,20 @@ class _Planner:
         return br, bc
 
     def _fit(self, br: int, bc: int, trail: list[str]) -> tuple[int, int]:
-        limit = self.limits.onchip_bytes if self.sram_bytes is None else self.sram_bytes
         grid = self.family.grid(self.spec, self.target)
-        start, needed = (br, bc), self._footprint(br, bc).total
-        while self._footprint(br, bc).total > limit:
+        start, needed = (br, bc), self._usual_footprint(br, bc).total
+        while self._footprint(br, bc).total > self.limit:
             smaller = self._shrink(br, bc, grid)
             if smaller is None:
-                raise self._nothing_fits(start, br, bc, limit)
+                raise self._nothing_fits(start, br, bc)
             br, bc = smaller
-        if (br, bc) != start:
-            total = self._footprint(br, bc).total
-            trail.append(
-                f"fit: {start[0]} x {start[1]} takes {needed:,} bytes of {limit:,}; {br} x {bc} takes {total:,}"
-            )
+        found = f"{br} x {bc} takes {self._footprint(br, bc).total:,}"
+        if self._footprint(br, bc) != self._usual_footprint(br, bc):
+            found += f" with {self.family.describe_knobs(self._knobs(br, bc))}"
+        if needed > self.limit:
+            trail.append(f"fit: {start[0]} x {start[1]} takes {needed:,} bytes of {self.limit:,}; {found}")
         elif self.sram_bytes is not None:
-            trail.append(f"fit: {br} x {bc} takes {needed:,} bytes of {limit:,}")
+            trail.append(f"fit: {br} x {bc} takes {needed:,} bytes of {self.limit:,}")
         return br, bc
 
     def _shrink(self, br: int, bc: int, grid: TileGrid) -> tuple[int, int] | None:
@@ -157,10 +156,23 @@ class _Planner:
             return br, next_bc
         return (next_br, bc) if next_br is not None else None
 
+    @property
+    def limit(self) -> int:
+        """Bytes that a plan may take."""
+        return self.limits.onchip_bytes if self.sram_bytes is None else self.sram_bytes
+
+    def _knobs(self, br: int, bc: int) -> Any:
+        """The family's usual knobs, or thrifty ones where those exceed the limit."""
+        fits = self._usual_footprint(br, bc).total <= self.limit
+        return (self.family.knobs if fits else self.family.thrifty_knobs)(self.spec, self.target, br, bc)
+
     def _footprint(self, br: int, bc: int) -> Footprint:
+        return self.family.footprint(self.spec, br, bc, self._knobs(br, bc))
+
+    def _usual_footprint(self, br: int, bc: int) -> Footprint:
         return self.family.footprint(self.spec, br, bc, self.family.knobs(self.spec, self.target, br, bc))
 
-    def _nothing_fits(self, start: tuple[int, int], br: int, bc: int, limit: int) -> BudgetError:
+    def _nothing_fits(self, start: tuple[int, int], br: int, bc: int) -> BudgetError:
         fixed = bool(self.user_br and self.user_bc)
         br, bc = start if fixed else (br, bc)
         required = self._footprint(br, bc).total
@@ -170,9 +182,9 @@ class _Planner:
         )
         return BudgetError(
             f"{tile} needs {format_bytes(required)} on chip for {self.spec.summary}, "
-            f"but {format_bytes(limit)} are available. Use {hint}.",
+            f"but {format_bytes(self.limit)} are available. Use {hint}.",
             required=required,
-            limit=limit,
+            limit=self.limit,
             hint=hint,
         )
 

@@ -85,6 +85,10 @@ class Family(ABC):
         """The family's further choices for a tile, as a frozen dataclass."""
         return NoKnobs()
 
+    def thrifty_knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> Any:
+        """Those for a budget that the tile exceeds with the usual ones; they need not take less."""
+        return self.knobs(spec, target, br, bc)
+
     def tile_refusal(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> str | None:
         """Why a tile that a user asked for cannot be had (one sentence), or None if it can."""
         grid = self.grid(spec, target)

@@ -13,7 +13,7 @@ from typing import Any
 from flashgen.families.base import TileGrid
 from flashgen.families.cuda_common import LANES
 from flashgen.families.cuda_mma_common import MmaFamily, has_cp_async, mma_constants, row_bytes
-from flashgen.families.cuda_mma_tiles import MmaKnobs, choices, default_tile, most_keys, usual_knobs
+from flashgen.families.cuda_mma_tiles import MmaKnobs, choices, default_tile, most_keys, thrifty_knobs, usual_knobs
 from flashgen.launch_plan import LaunchPlan, LaunchStep
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
@@ -43,7 +43,7 @@ class CudaFa2Mma(MmaFamily):
 
     def grid(self, spec: AttentionSpec, target: Target) -> TileGrid:
         """Warps in powers of two, and as many keys as S fits registers for."""
-        return TileGrid(br=(16, 32, 64, 128), bc=tuple(range(16, most_keys(spec) + 1, 16)))
+        return TileGrid(br=(16, 32, 64, 128), bc=tuple(range(16, most_keys(spec, target) + 1, 16)))
 
     def default_tile(self, spec: AttentionSpec, target: Target) -> tuple[int, int]:
         """From the table of published and modelled tiles."""
@@ -57,6 +57,10 @@ class CudaFa2Mma(MmaFamily):
     def knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> MmaKnobs:
         """The table's, for its tiles; for others what registers allow."""
         return usual_knobs(spec, target, br, bc)
+
+    def thrifty_knobs(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> MmaKnobs:
+        """One stage."""
+        return thrifty_knobs(spec, target, br, bc)
 
     def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[MmaKnobs, ...]:
         """16 or 32 rows for a warp, Q in registers or not, one stage or two: whatever registers may hold."""

@@ -4,9 +4,13 @@
 struct Stream {
   Incoming<kBc, kChunks> incoming_k;
   Incoming<kBc, kChunksV> incoming_v;
-  const Element *k, *v;  // this thread's first chunk of the block at work
-  unsigned stage = 0;    // where that block is
+  const Element *k, *v;        // this thread's first chunk of the block at work
+  int step = sizeof(KvBlock);  // from where the block at work is to where the next one goes, in bytes
 };
+
+__device__ __forceinline__ KvBlock& block_at_work(Tiles& tile, const Stream& stream) {
+  return tile.block[stream.step < 0];
+}
 
 // kWhole: all keys of the block exist.
 template <bool kWhole>
@@ -21,58 +25,57 @@ __device__ __forceinline__ void start_stream(Tiles& tile, Stream& stream, const 
 }
 
 __device__ __forceinline__ void finish_block(Tiles& tile, Stream& stream) {
-  finish_copy(stream.incoming_k, tile.block[stream.stage].k);
-  finish_copy(stream.incoming_v, tile.block[stream.stage].v);
+  finish_copy(stream.incoming_k, block_at_work(tile, stream).k);
+  finish_copy(stream.incoming_v, block_at_work(tile, stream).v);
 }
 
-// The rows of the block at work that this lane names for ldmatrix, given those of the first stage.
-__device__ __forceinline__ LaneRows rows_of_stage(const LaneRows& lane, unsigned stage) {
-  const unsigned on = stage * sizeof(KvBlock);
-  return {lane.q, lane.k + on, lane.v + on, lane.last_q, lane.last_k + on, lane.last_v + on};
+__device__ __forceinline__ void find_next_block(Tiles& tile, Stream& stream, const Head& head, bool start) {
+  stream.k -= kBc * head.k_row, stream.v -= kBc * head.v_row;
+  if (start) start_block<true>(tile.block[stream.step > 0], stream, head, kBc);
 }
 
 // The blocks change places.
-__device__ __forceinline__ void go_on(Tiles& tile, Stream& stream, const Head& head, bool start) {
-  stream.k -= kBc * head.k_row, stream.v -= kBc * head.v_row, stream.stage ^= 1;
-  if (start) start_block<true>(tile.block[stream.stage], stream, head, kBc);
+__device__ __forceinline__ void swap_blocks(Stream& stream, LaneRows& lane) {
+  lane.k += stream.step, lane.v += stream.step, lane.last_k += stream.step, lane.last_v += stream.step;
+  stream.step = -stream.step;
 }
 
 // A block that all rows see whole, with nothing unusual to it. Returns how large the logits were, for the caller to
 // look at.
 __device__ __forceinline__ float meet_plain_block(Tiles& tile, Rows& rows, Stream& stream, const Queries& queries,
-                                                  const LaneRows& lane, const Head& head, bool last) {
-  const LaneRows here = rows_of_stage(lane, stream.stage);
+                                                  LaneRows& lane, const Head& head, bool last) {
   finish_block(tile, stream);
   __syncthreads();  // K_j and V_j are whole, and all warps are done with K_j+1 and V_j+1
-  go_on(tile, stream, head, !last);
+  find_next_block(tile, stream, head, !last);
   Scores s;
-  multiply_qk(s, queries, here);
+  multiply_qk(s, queries, lane);
   const float c = head.scale * kLog2E;
   float m[kMTiles][2];
   update_max(m, rows, s);
   update_softmax<false>(rows, s, m, c);
-  multiply_pv(rows.o, s, here);
+  multiply_pv(rows.o, s, lane);
+  swap_blocks(stream, lane);
   return largest_reference(m, c);
 }
 
 // Any block: keys may end or be hidden, logits be large, rows be out of reach of 16-byte copies.
 __device__ __forceinline__ void meet_any_block(Tiles& tile, Rows& rows, Stream& stream, const Queries& queries,
-                                               const LaneRows& lane, const Head& head, int64 row0, int64 key0,
+                                               LaneRows& lane, const Head& head, int64 row0, int64 key0,
                                                int num_keys, bool vectors) {
-  const LaneRows here = rows_of_stage(lane, stream.stage);
   if (vectors) {
     finish_block(tile, stream);
   } else {
-    copy_elements<kHeadDim>(tile.block[stream.stage].k, stream.k, head.k_row, num_keys);
-    copy_elements<kHeadDimV>(tile.block[stream.stage].v, stream.v, head.v_row, num_keys);
+    copy_elements<kHeadDim>(block_at_work(tile, stream).k, stream.k, head.k_row, num_keys);
+    copy_elements<kHeadDimV>(block_at_work(tile, stream).v, stream.v, head.v_row, num_keys);
   }
   __syncthreads();  // K_j and V_j are whole, and all warps are done with K_j+1 and V_j+1
-  go_on(tile, stream, head, key0 > 0 && vectors);
+  find_next_block(tile, stream, head, key0 > 0 && vectors);
   Scores s;
-  multiply_qk(s, queries, here);
+  multiply_qk(s, queries, lane);
   hide_keys(s, head, row0, key0);
   float m[kMTiles][2];
   update_max(m, rows, s);
   update_softmax<true>(rows, s, m, head.scale * kLog2E);
-  multiply_pv(rows.o, s, here);
+  multiply_pv(rows.o, s, lane);
+  swap_blocks(stream, lane);
 }
