@@ -121,7 +121,9 @@ def test_every_barrier_is_needed(q_in_registers: bool, stages: int) -> None:
 
 _BARRIER_OF_PLAIN = "__syncthreads();  // K_j and V_j are whole, and all warps are done with K_j+1 and V_j+1\n"
 _NEXT = "  find_next_block(tile, stream, head, !last);\n"
-_FINISH = "  finish_block(tile, stream);\n"
+_FINISH = (
+    "  finish_copy(stream.incoming_v, tile.block[at_work(stream)].v);  // K_j and V_j: no copy is left under way\n"
+)
 _MUTANTS = {
     "V_j is not waited for": ("cp.async.wait_group 0;", "cp.async.wait_group 1;", {"in-flight"}),
     "nothing is waited for": ("cp.async.wait_group 0;", "", {"in-flight"}),
@@ -130,7 +132,7 @@ _MUTANTS = {
         "  " + _BARRIER_OF_PLAIN + _NEXT, _NEXT + "  " + _BARRIER_OF_PLAIN, {"race"},
     ),
     "copies stay in their place": ("stream.step = -stream.step;", "", {"in-flight", "race", "out-of-bounds"}),
-    "the next block comes over the one at work": ("stream.step > 0", "stream.step < 0", {"in-flight", "race"}),
+    "the next block comes over the one at work": ("at_work(stream) ^ 1", "at_work(stream)", {"in-flight", "race"}),
     "a warp stays with its block": ("lane.k += stream.step", "lane.k += 0", {"in-flight", "race"}),
     "a block is started that is not there": ("if (start) start_block", "start_block", {"out-of-bounds"}),
 }  # fmt: skip

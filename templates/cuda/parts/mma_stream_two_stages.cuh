@@ -8,9 +8,8 @@ struct Stream {
   int step = sizeof(KvBlock);  // from where the block at work is to where the next one goes, in bytes
 };
 
-__device__ __forceinline__ KvBlock& block_at_work(Tiles& tile, const Stream& stream) {
-  return tile.block[stream.step < 0];
-}
+// Which block is at work: from the second one, the step goes back.
+__device__ __forceinline__ unsigned at_work(const Stream& stream) { return static_cast<unsigned>(stream.step) >> 31; }
 
 // kWhole: all keys of the block exist.
 template <bool kWhole>
@@ -24,14 +23,9 @@ __device__ __forceinline__ void start_stream(Tiles& tile, Stream& stream, const 
   start_block<false>(tile.block[0], stream, head, num_keys);
 }
 
-__device__ __forceinline__ void finish_block(Tiles& tile, Stream& stream) {
-  finish_copy(stream.incoming_k, block_at_work(tile, stream).k);
-  finish_copy(stream.incoming_v, block_at_work(tile, stream).v);
-}
-
 __device__ __forceinline__ void find_next_block(Tiles& tile, Stream& stream, const Head& head, bool start) {
   stream.k -= kBc * head.k_row, stream.v -= kBc * head.v_row;
-  if (start) start_block<true>(tile.block[stream.step > 0], stream, head, kBc);
+  if (start) start_block<true>(tile.block[at_work(stream) ^ 1], stream, head, kBc);
 }
 
 // The blocks change places.
@@ -44,7 +38,7 @@ __device__ __forceinline__ void swap_blocks(Stream& stream, LaneRows& lane) {
 // look at.
 __device__ __forceinline__ float meet_plain_block(Tiles& tile, Rows& rows, Stream& stream, const Queries& queries,
                                                   LaneRows& lane, const Head& head, bool last) {
-  finish_block(tile, stream);
+  finish_copy(stream.incoming_v, tile.block[at_work(stream)].v);  // K_j and V_j: no copy is left under way
   __syncthreads();  // K_j and V_j are whole, and all warps are done with K_j+1 and V_j+1
   find_next_block(tile, stream, head, !last);
   Scores s;
@@ -63,10 +57,10 @@ __device__ __forceinline__ void meet_any_block(Tiles& tile, Rows& rows, Stream& 
                                                LaneRows& lane, const Head& head, int64 row0, int64 key0,
                                                int num_keys, bool vectors) {
   if (vectors) {
-    finish_block(tile, stream);
+    finish_copy(stream.incoming_v, tile.block[at_work(stream)].v);  // K_j and V_j
   } else {
-    copy_elements<kHeadDim>(block_at_work(tile, stream).k, stream.k, head.k_row, num_keys);
-    copy_elements<kHeadDimV>(block_at_work(tile, stream).v, stream.v, head.v_row, num_keys);
+    copy_elements<kHeadDim>(tile.block[at_work(stream)].k, stream.k, head.k_row, num_keys);
+    copy_elements<kHeadDimV>(tile.block[at_work(stream)].v, stream.v, head.v_row, num_keys);
   }
   __syncthreads();  // K_j and V_j are whole, and all warps are done with K_j+1 and V_j+1
   find_next_block(tile, stream, head, key0 > 0 && vectors);
