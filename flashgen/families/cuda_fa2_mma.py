@@ -16,7 +16,7 @@ from flashgen.families.cuda_mma_common import MmaFamily, has_cp_async, mma_const
 from flashgen.families.cuda_mma_tiles import MmaKnobs, choices, default_tile, most_keys, thrifty_knobs, usual_knobs
 from flashgen.launch_plan import LaunchPlan, LaunchStep
 from flashgen.spec import AttentionSpec
-from flashgen.target import Target
+from flashgen.target import DeviceLimits, Target
 from flashgen.tile_plan import Footprint, TilePlan
 
 
@@ -65,6 +65,11 @@ class CudaFa2Mma(MmaFamily):
     def knob_choices(self, spec: AttentionSpec, target: Target, br: int, bc: int) -> tuple[MmaKnobs, ...]:
         """16 or 32 rows for a warp, Q in registers or not, one stage or two: whatever registers may hold."""
         return choices(spec, target, br, bc)
+
+    def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:
+        """Without the smallest tiles, which small budgets get: their knobs alone would be a third of all plans."""
+        tiles = super().candidates(spec, target, limits)
+        return tuple((br, bc) for br, bc in tiles if min(br, bc) >= 32)
 
     def describe_knobs(self, knobs: MmaKnobs) -> str:
         """Rows in warps, where Q is, and stages if there are more than one."""
