@@ -2,7 +2,7 @@
 
     rule   Bc = ceil(M / 4d), Br = min(ceil(M / 4d), d)                      (FlashAttention, Algorithm 1, line 1)
     snap   the largest legal tile that does not exceed the rule's
-    fit    smaller tiles until the exact bytes of this kernel family are within the budget
+    fit    thrifty knobs, then smaller tiles, until the exact bytes of this kernel family are within the budget
 
 The rule counts K, V, Q and O ("4d") and forgets S, so it can overshoot its own budget; hence the fit.
 Every step that changes a number leaves one sentence in the plan's trail.
