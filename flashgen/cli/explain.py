@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flashgen.cli.options import DTypeChoice, causal_option, json_option, request, sram_option, target_option
+from flashgen.cli.options import (
+    ALGORITHMS,
+    DTypeChoice,
+    causal_option,
+    json_option,
+    request,
+    sram_option,
+    target_option,
+)
 
 if TYPE_CHECKING:
     from flashgen.inspect.explain import ExplainedLine, Explanation
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
     "--algorithm",
     default="fa1",
     show_default=True,
-    type=click.Choice(["standard", "fa1", "fa2"]),
+    type=click.Choice(ALGORITHMS),
     help="Which algorithm.",
 )
 @click.option("--line", type=click.IntRange(min=1), help="Only this line of it (for standard: this pass).")

@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from flashgen.cli.options import DTypeChoice, causal_option, json_option, request, sram_option, target_option
+from flashgen.cli.options import (
+    ALGORITHMS,
+    DTypeChoice,
+    causal_option,
+    json_option,
+    request,
+    sram_option,
+    target_option,
+)
 
 
 @click.command()
@@ -28,8 +36,8 @@ from flashgen.cli.options import DTypeChoice, causal_option, json_option, reques
     "--algorithm",
     default="fa1",
     show_default=True,
-    type=click.Choice(["standard", "fa1", "fa2"]),
-    help="Which algorithm.",
+    type=click.Choice(ALGORITHMS),
+    help="Which algorithm; decode has no page.",
 )
 @target_option
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "zh"]), help="Language.")

@@ -97,7 +97,7 @@ class Explanation:
 
     Attributes:
         source: the rendered file.
-        algorithm: ``standard``, ``fa1`` or ``fa2``.
+        algorithm: ``standard``, ``fa1``, ``fa2`` or ``decode``.
         language: ``en`` or ``zh``.
         title: what the algorithm is.
         lines: of the algorithm, in order.

@@ -20,6 +20,7 @@ TAGS: Mapping[str, re.Pattern[str]] = {
     "standard": re.compile(rf"\bPass(?:es)? {_NUMBERS}\b"),
     "fa1": re.compile(rf"\blines? {_NUMBERS}\b"),
     "fa2": re.compile(rf"\b[Ll]ines? {_NUMBERS}\b"),
+    "decode": re.compile(rf"\b[Ll]ines? {_NUMBERS}\b"),  # up to line 11 as fa2, with which it shares parts
 }
 _SECTION = "// ----"
 _NAME = re.compile(r"([A-Za-z_]\w*)\(")

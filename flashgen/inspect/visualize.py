@@ -19,6 +19,7 @@ from flashgen.inspect.explain_texts import algorithms, formula_html, prose_html,
 from flashgen.inspect.io_kernel import Sizes, kernel_ledger
 from flashgen.inspect.trace import Move, Run, Step
 from flashgen.inspect.trace_run import execute
+from flashgen.inspect.visualize_plan import SHOWN
 from flashgen.reference import Array, attention_reference
 from flashgen.render.environment import environment, templates_dir
 from flashgen.spec import AttentionSpec
@@ -193,7 +194,7 @@ def _compared(spec: AttentionSpec, plan: TilePlan, target: Target, n: int, nk: i
     """Bytes of each algorithm that the target has, with this plan's tile."""
     rows = []
     for family in FAMILIES:
-        if family.kind != target.kind or family.algorithm not in algorithms() or family.refusal(spec, target):
+        if family.kind != target.kind or family.algorithm not in SHOWN or family.refusal(spec, target):
             continue
         same = replace(plan, family=family.name, knobs=_knobs(family, spec, target, plan))
         ledger = kernel_ledger(spec, same, target, Sizes(1, 1, n, nk))

@@ -11,6 +11,8 @@ from flashgen.target import Target
 from flashgen.tile_plan import Footprint, TilePlan
 from flashgen.tiling import plan_tiles
 
+SHOWN = ("standard", "fa1", "fa2")
+
 
 def plan_to_show(
     spec: AttentionSpec, target: Target, algorithm: str, budget: int | None, br: int | None, bc: int | None
@@ -21,9 +23,14 @@ def plan_to_show(
     wants to look at with small numbers. Such a plan's trail says that the kernel itself has no such tile.
 
     Raises:
-        SpecError: the request makes no sense, or nothing serves it.
+        SpecError: the request makes no sense, nothing serves it, or the algorithm has no page.
         BudgetError: the tile does not fit.
     """
+    if algorithm not in SHOWN:
+        raise SpecError(
+            f"There is no page of {algorithm}, only of {', '.join(SHOWN)}; for each split of the keys decode takes the "
+            "steps of fa2, and `flashgen explain --algorithm decode` shows how the splits are joined."
+        )
     family = serving(spec, target, algorithm)[0]
     limits = limits_of(target)
     if br is None or bc is None or family.tile_refusal(spec, target, br, bc) is None:

@@ -17,6 +17,8 @@
 //   - The keys are cut into splits of a fixed size, each a task of its own, so that every core has work where
 //     there are few heads. Whoever finishes the last split joins the parts. Where splits begin depends on no
 //     size of the call, so what comes out for a sequence does not depend on its company.
+// This is Flash-Decoding (Dao, Haziza, Massa, Sizov, 2023). Parts are joined as FlashAttention-2, section 3.1,
+// rescales: O stays undivided, beside its m and l. Lines are numbered as `flashgen explain` prints them.
 
 #include <cmath>
 #include <cstdint>
@@ -290,7 +292,7 @@ inline void exp2_of(Vec (&x)[kCount]) {
 }
 
 // ---- One (batch, key head), and the query rows of all heads that share its K and V. ----------------
-// Row number r is query r / heads of head r % heads, so that later rows see no fewer keys.
+// Line 1: row number r is query r / heads of head r % heads, so that later rows see no fewer keys.
 struct Group {
   const Element *q, *k, *v;
   Element* out;
@@ -363,7 +365,7 @@ inline void for_each_block(int64_t num_rows, const Meet& meet) {
   if (row < num_rows) meet(Count<1>{}, row);
 }
 
-// Q = q_factor Q; no key seen yet, so O = 0, l = 0, m = -inf. Empty rows are zeros.
+// Lines 4 and 5: Q = q_factor Q; no key seen yet, so O = 0, l = 0, m = -inf. Empty rows are zeros.
 inline void load_queries(const Group& group, int64_t row0, int64_t num_rows, Tiles& tile) {
   for_each_block(num_rows, [&](auto rows, int64_t first) {
     tile.m[first / kMostRows] = splat(-kInfinity);
@@ -400,7 +402,7 @@ struct WholeKeys {
   const Element* operator()(int64_t key) const { return first + key * stride; }
 };
 
-// S = Q K^T for kRows rows and as many keys as make kAccumulators products.
+// Line 8: S = Q K^T for kRows rows and as many keys as make kAccumulators products.
 template <int kRows, typename KeyAt>
 [[gnu::noinline]] void score_keys(KeyAt key_at, const Vec (*q)[kQVecs], Vec* s) {
   constexpr int kKeys = kAccumulators / kRows;
@@ -417,8 +419,9 @@ template <int kRows, typename KeyAt>
   UNROLLED for (int i = 0; i < kKeys / kVecKeys<kRows>; ++i) s[i] = sums_of(acc[i]);
 }
 
-// S for a block of keys. Keys are read from memory once for all rows, a few at a time; the values of the same
-// keys are asked for meanwhile, a few at a time too: the core waits once it has asked for more than it can note.
+// Lines 7 and 8: S for a block of keys. Keys are read from memory once for all rows, a few at a time; the values
+// of the same keys are asked for meanwhile, a few at a time too: the core waits once it has asked for more than
+// it can note.
 inline void score_block(const Group& group, int64_t key0, int64_t num_keys, int64_t num_rows, Tiles& tile) {
   RowsAhead<kHeadDimV> values{group.v + key0 * group.v_stride, group.v_stride, num_keys};
   for (int64_t j = 0; j < num_keys; j += kAccumulators) {
@@ -457,7 +460,7 @@ inline void hide_unseen(const IntVec& seen, int64_t common, int64_t num_vecs, Ve
     s[i] = key + static_cast<IntLane>(i * kVecKeys<kRows>) < seen ? s[i] : splat(-kInfinity);
 }
 
-// P = exp(scale (S - m)) in the place of S; m and l follow. Returns alpha, what the past now weighs.
+// Line 9: P = exp(scale (S - m)) in the place of S; m and l follow. Returns alpha, what the past now weighs.
 // A row that has seen no key has m = -inf; for it alone 0 is subtracted, so that (-inf) - (-inf) does not
 // happen. Subtracting before scaling keeps huge scores right: near the maximum, s - m is exact.
 // Weights that are kLanes keys apart are summed together, in as many vectors as there are rows, so that a row
@@ -524,8 +527,8 @@ constexpr int64_t kMostSteps = kAccumulators / kRows / kStepVecs;
 template <int kRows>
 constexpr int64_t kTurns = ceil_div(kOSteps, kMostSteps<kRows>);
 
-// O = diag(alpha) O + P V for kRows rows and kSteps steps of dims, which start at step0. Keys that come
-// next are asked for meanwhile, in each turn a part of them.
+// Line 10: O = diag(alpha) O + P V for kRows rows and kSteps steps of dims, which start at step0. Keys that
+// come next are asked for meanwhile, in each turn a part of them.
 template <int kRows, int kSteps>
 [[gnu::noinline]] void accumulate(const Element* v, int64_t v_stride, int64_t num_keys, const Vec* p,
                                   const Vec& alpha, int64_t step0, Vec (*o)[kOVecs], KeysAhead& ahead) {
@@ -568,7 +571,7 @@ inline void accumulate_block(const Element* v, int64_t v_stride, int64_t num_key
 }
 
 // ---- Splits of the keys, and how their parts become one. ------------------------------------------
-// Stores a row: O / l and LSE = scale m + ln(l), rounded once. A row that saw no key has l = 0;
+// Stores a row, lines 16 to 18: O / l and LSE = scale m + ln(l), rounded once. A row that saw no key has l = 0;
 // it gets zeros and -inf.
 inline void store_row(const Group& group, int64_t row, const Vec* o, Compute m, Compute l) {
   const Compute inverse = l == 0 ? 0 : 1 / l;
@@ -598,6 +601,7 @@ struct Splits {
   int64_t padded;      // per_tile, rounded up to whole vectors
 
   explicit Splits(const AttentionArgs& args) {
+    // lines 1 and 2: the packed rows in tiles, the keys in splits
     const int64_t num_rows = args.num_heads / args.num_heads_kv * args.seqlen_q;
     tiles = ceil_div(num_rows, kBr);
     tile_rows = min_of(num_rows, kBr);
@@ -621,7 +625,7 @@ struct Splits {
   }
 };
 
-// What a split has found of a row.
+// Line 12: what a split has found of a row.
 inline void store_part(const Splits& splits, int64_t tile, int64_t row, int64_t split, const Vec* o,
                        Compute m, Compute l) {
   const int64_t index = tile * splits.tile_rows + row;
@@ -640,16 +644,19 @@ inline void join_row(const Group& group, const Splits& splits, int64_t tile, int
   Compute* const l = splits.l + index * splits.padded;
   for (int64_t split = num_splits; split < padded; ++split) m[split] = -kInfinity, l[split] = 0;
 
+  // line 14: m, in all lanes
   Vec largest = splat(-kInfinity), sum = {};
   for (int64_t split = 0; split < padded; split += kLanes)
     largest = max_of(*reinterpret_cast<const Vec*>(m + split), largest);
   largest = largest_of_rows<1>(largest);
   const Vec reference = largest == -kInfinity ? Vec{} : largest;
+  // lines 14 and 15: w_s in the place of m_s, and l
   for (int64_t split = 0; split < padded; split += kLanes) {
     Vec& weights = *reinterpret_cast<Vec*>(m + split);
     weights = exp2_of((weights - reference) * group.log2_scale);
     sum += weights * *reinterpret_cast<const Vec*>(l + split);
   }
+  // line 16: O, to be divided by l
   Vec o[kOVecs] = {};
   const Vec* part = splits.o + index * splits.per_tile * kOVecs;
   for (int64_t split = 0; split < num_splits; ++split, part += kOVecs)
@@ -663,8 +670,8 @@ inline void attend_keys(const Group& group, int64_t row0, int64_t num_rows, int6
                         Tiles& tile) {
   KeysAhead first{group.k + key0 * group.k_stride, group.k_stride, end - key0};
   first.fetch(kBc);
-  for (; key0 < end; key0 += kBc) {
-    const int64_t num_keys = min_of(kBc, end - key0);  // K and V are read where they lie
+  for (; key0 < end; key0 += kBc) {                    // line 6: for j
+    const int64_t num_keys = min_of(kBc, end - key0);  // line 7: K and V are read where they lie
     const int64_t next = key0 + num_keys;
     KeysAhead ahead{group.k + next * group.k_stride, group.k_stride, min_of(kBc, end - next)};
     score_block(group, key0, num_keys, num_rows, tile);
@@ -676,10 +683,11 @@ inline void attend_keys(const Group& group, int64_t row0, int64_t num_rows, int6
       accumulate_block<kRows>(group.v + key0 * group.v_stride, group.v_stride, num_keys, tile.s[row], alpha,
                               &tile.o[row], ahead);
     });
-  }
+  }  // line 11
 }
 
 int64_t attend_split(const AttentionArgs& args, const Splits& splits, int64_t task) {
+  // line 3: for i and s, a tile of rows and a split
   const int64_t nth_tile = task % splits.tiles, split = task / splits.tiles % splits.per_tile;
   const int64_t index = task / splits.tiles / splits.per_tile, tile_index = index * splits.tiles + nth_tile;
   const Group group = group_of(args, index);
@@ -701,7 +709,7 @@ int64_t attend_split(const AttentionArgs& args, const Splits& splits, int64_t ta
     });
   }
   if (is_whole) return kOk;
-  // Whoever ends last joins the parts.
+  // line 13: whoever ends last joins the parts
   if (__atomic_add_fetch(&splits.done[tile_index], 1, __ATOMIC_ACQ_REL) < splits.per_tile) return kOk;
   for (int64_t row = 0; row < num_rows; ++row)
     join_row(group, splits, tile_index, row, num_parts, row0 + row);
@@ -715,7 +723,7 @@ extern "C" __attribute__((visibility("default"))) int64_t flashgen_cpu_decode(co
   Splits splits(*args);
   if (!splits.reserve_parts()) return kOutOfMemory;
   const auto attend = [&](int64_t task) { return attend_split(*args, splits, task); };
-  return for_each_task(*args, splits.num_tasks, attend);
+  return for_each_task(*args, splits.num_tasks, attend);  // lines 3 and 19
 }
 
 // The planner's bytes, restated: the tiles, and the block of K and V that meets them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from flashgen.inspect.explain import complaints, explain
 from flashgen.inspect.explain_page import explain_page
 from flashgen.inspect.explain_tags import TAGS, Span, call_sites, numbers_in, tagged_spans
 from flashgen.inspect.explain_texts import LANGUAGES, algorithms, formula_html, formula_text, texts
+from flashgen.render.environment import templates_dir
 from flashgen.render.renderer import render
 from flashgen.source import KernelSource
 from flashgen.spec import make_spec
@@ -42,7 +44,24 @@ def test_every_line_has_code_and_every_tag_has_a_line(name: str, dtype: str, cau
 
 
 def test_every_family_of_a_known_algorithm_is_explained() -> None:
-    assert {"cpu_standard", "cpu_fa1", "cuda_standard", "cuda_fa1"} <= set(EXPLAINED)
+    assert set(EXPLAINED) == {family.name for family in FAMILIES}
+
+
+def test_up_to_the_end_of_a_split_decode_s_lines_are_those_of_fa2() -> None:
+    """The two share parts of templates, and so the tags in them."""
+    of_split, of_fa2 = ({e["number"]: e["formula"] for e in algorithms()[name]["lines"]} for name in ("decode", "fa2"))
+    assert all(of_split[number] == of_fa2[number] for number in (4, 7, 8, 11))
+    for number in (9, 10):
+        assert re.sub(r"([mlO])_s", r"\1_i", of_split[number]) == of_fa2[number]
+
+
+@pytest.mark.parametrize("name", ["cpu_decode", "cuda_decode"])
+def test_decode_s_own_parts_tag_every_line(name: str) -> None:
+    """So fa2's parts may change their tags."""
+    kind = name.partition("_")[0]
+    files = sorted(templates_dir().glob(f"{kind}/{name}.*")) + sorted(templates_dir().glob(f"{kind}/parts/decode_*"))
+    tagged = {number for file in files for number in tagged_spans(file.read_text(encoding="utf-8"), "decode")}
+    assert tagged == set(range(1, 20))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,20 @@ def test_the_steps_on_the_page_move_the_closed_form_s_bytes(algorithm, causal):
     assert data["error"] <= data["tolerance"]
 
 
+@pytest.mark.parametrize("target", ["cpu:x86-64-v3", "sm_80"])
+def test_decode_is_refused_in_one_sentence(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["visualize", "--algorithm", "decode", "--target", target], prog_name="flashgen")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: There is no page of decode, only of standard, fa1, fa2;")
+    assert done.stderr.count(".") == 1 and not list(tmp_path.iterdir())
+
+
+def test_pages_compare_only_algorithms_that_have_one():
+    for target in (CPU, GPU):
+        assert [row["algorithm"] for row in data_of(page_of(target=target))["compared"]] == ["standard", "fa1", "fa2"]
+
+
 def test_fa1_s_steps_are_algorithm_1():
     data = data_of(page_of(n=4, nk=8))
     block = [8, 9, 10, 11, 12, 13]

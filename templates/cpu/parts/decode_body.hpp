@@ -4,8 +4,8 @@ inline void attend_keys(const Group& group, int64_t row0, int64_t num_rows, int6
                         Tiles& tile) {
   KeysAhead first{group.k + key0 * group.k_stride, group.k_stride, end - key0};
   first.fetch(kBc);
-  for (; key0 < end; key0 += kBc) {
-    const int64_t num_keys = min_of(kBc, end - key0);  // K and V are read where they lie
+  for (; key0 < end; key0 += kBc) {                    // line 6: for j
+    const int64_t num_keys = min_of(kBc, end - key0);  // line 7: K and V are read where they lie
     const int64_t next = key0 + num_keys;
     KeysAhead ahead{group.k + next * group.k_stride, group.k_stride, min_of(kBc, end - next)};
     score_block(group, key0, num_keys, num_rows, tile);
@@ -17,10 +17,11 @@ inline void attend_keys(const Group& group, int64_t row0, int64_t num_rows, int6
       accumulate_block<kRows>(group.v + key0 * group.v_stride, group.v_stride, num_keys, tile.s[row], alpha,
                               &tile.o[row], ahead);
     });
-  }
+  }  // line 11
 }
 
 int64_t attend_split(const AttentionArgs& args, const Splits& splits, int64_t task) {
+  // line 3: for i and s, a tile of rows and a split
   const int64_t nth_tile = task % splits.tiles, split = task / splits.tiles % splits.per_tile;
   const int64_t index = task / splits.tiles / splits.per_tile, tile_index = index * splits.tiles + nth_tile;
   const Group group = group_of(args, index);
@@ -42,7 +43,7 @@ int64_t attend_split(const AttentionArgs& args, const Splits& splits, int64_t ta
     });
   }
   if (is_whole) return kOk;
-  // Whoever ends last joins the parts.
+  // line 13: whoever ends last joins the parts
   if (__atomic_add_fetch(&splits.done[tile_index], 1, __ATOMIC_ACQ_REL) < splits.per_tile) return kOk;
   for (int64_t row = 0; row < num_rows; ++row)
     join_row(group, splits, tile_index, row, num_parts, row0 + row);

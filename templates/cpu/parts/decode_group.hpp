@@ -1,5 +1,5 @@
 // ---- One (batch, key head), and the query rows of all heads that share its K and V. ----------------
-// Row number r is query r / heads of head r % heads, so that later rows see no fewer keys.
+// Line 1: row number r is query r / heads of head r % heads, so that later rows see no fewer keys.
 struct Group {
   const Element *q, *k, *v;
   Element* out;

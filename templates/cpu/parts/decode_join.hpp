@@ -1,5 +1,5 @@
 // ---- Splits of the keys, and how their parts become one. ------------------------------------------
-// Stores a row: O / l and LSE = scale m + ln(l), rounded once. A row that saw no key has l = 0;
+// Stores a row, lines 16 to 18: O / l and LSE = scale m + ln(l), rounded once. A row that saw no key has l = 0;
 // it gets zeros and -inf.
 inline void store_row(const Group& group, int64_t row, const Vec* o, Compute m, Compute l) {
   const Compute inverse = l == 0 ? 0 : 1 / l;
@@ -29,6 +29,7 @@ struct Splits {
   int64_t padded;      // per_tile, rounded up to whole vectors
 
   explicit Splits(const AttentionArgs& args) {
+    // lines 1 and 2: the packed rows in tiles, the keys in splits
     const int64_t num_rows = args.num_heads / args.num_heads_kv * args.seqlen_q;
     tiles = ceil_div(num_rows, kBr);
     tile_rows = min_of(num_rows, kBr);
@@ -52,7 +53,7 @@ struct Splits {
   }
 };
 
-// What a split has found of a row.
+// Line 12: what a split has found of a row.
 inline void store_part(const Splits& splits, int64_t tile, int64_t row, int64_t split, const Vec* o,
                        Compute m, Compute l) {
   const int64_t index = tile * splits.tile_rows + row;
@@ -71,16 +72,19 @@ inline void join_row(const Group& group, const Splits& splits, int64_t tile, int
   Compute* const l = splits.l + index * splits.padded;
   for (int64_t split = num_splits; split < padded; ++split) m[split] = -kInfinity, l[split] = 0;
 
+  // line 14: m, in all lanes
   Vec largest = splat(-kInfinity), sum = {};
   for (int64_t split = 0; split < padded; split += kLanes)
     largest = max_of(*reinterpret_cast<const Vec*>(m + split), largest);
   largest = largest_of_rows<1>(largest);
   const Vec reference = largest == -kInfinity ? Vec{} : largest;
+  // lines 14 and 15: w_s in the place of m_s, and l
   for (int64_t split = 0; split < padded; split += kLanes) {
     Vec& weights = *reinterpret_cast<Vec*>(m + split);
     weights = exp2_of((weights - reference) * group.log2_scale);
     sum += weights * *reinterpret_cast<const Vec*>(l + split);
   }
+  // line 16: O, to be divided by l
   Vec o[kOVecs] = {};
   const Vec* part = splits.o + index * splits.per_tile * kOVecs;
   for (int64_t split = 0; split < num_splits; ++split, part += kOVecs)

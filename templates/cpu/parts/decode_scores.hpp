@@ -15,7 +15,7 @@ struct WholeKeys {
   const Element* operator()(int64_t key) const { return first + key * stride; }
 };
 
-// S = Q K^T for kRows rows and as many keys as make kAccumulators products.
+// Line 8: S = Q K^T for kRows rows and as many keys as make kAccumulators products.
 template <int kRows, typename KeyAt>
 [[gnu::noinline]] void score_keys(KeyAt key_at, const Vec (*q)[kQVecs], Vec* s) {
   constexpr int kKeys = kAccumulators / kRows;
@@ -32,8 +32,9 @@ template <int kRows, typename KeyAt>
   UNROLLED for (int i = 0; i < kKeys / kVecKeys<kRows>; ++i) s[i] = sums_of(acc[i]);
 }
 
-// S for a block of keys. Keys are read from memory once for all rows, a few at a time; the values of the same
-// keys are asked for meanwhile, a few at a time too: the core waits once it has asked for more than it can note.
+// Lines 7 and 8: S for a block of keys. Keys are read from memory once for all rows, a few at a time; the values
+// of the same keys are asked for meanwhile, a few at a time too: the core waits once it has asked for more than
+// it can note.
 inline void score_block(const Group& group, int64_t key0, int64_t num_keys, int64_t num_rows, Tiles& tile) {
   RowsAhead<kHeadDimV> values{group.v + key0 * group.v_stride, group.v_stride, num_keys};
   for (int64_t j = 0; j < num_keys; j += kAccumulators) {

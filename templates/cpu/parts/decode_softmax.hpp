@@ -19,7 +19,7 @@ inline void hide_unseen(const IntVec& seen, int64_t common, int64_t num_vecs, Ve
     s[i] = key + static_cast<IntLane>(i * kVecKeys<kRows>) < seen ? s[i] : splat(-kInfinity);
 }
 
-// P = exp(scale (S - m)) in the place of S; m and l follow. Returns alpha, what the past now weighs.
+// Line 9: P = exp(scale (S - m)) in the place of S; m and l follow. Returns alpha, what the past now weighs.
 // A row that has seen no key has m = -inf; for it alone 0 is subtracted, so that (-inf) - (-inf) does not
 // happen. Subtracting before scaling keeps huge scores right: near the maximum, s - m is exact.
 // Weights that are kLanes keys apart are summed together, in as many vectors as there are rows, so that a row

@@ -33,7 +33,7 @@ inline void for_each_block(int64_t num_rows, const Meet& meet) {
   if (row < num_rows) meet(Count<1>{}, row);
 }
 
-// Q = q_factor Q; no key seen yet, so O = 0, l = 0, m = -inf. Empty rows are zeros.
+// Lines 4 and 5: Q = q_factor Q; no key seen yet, so O = 0, l = 0, m = -inf. Empty rows are zeros.
 inline void load_queries(const Group& group, int64_t row0, int64_t num_rows, Tiles& tile) {
   for_each_block(num_rows, [&](auto rows, int64_t first) {
     tile.m[first / kMostRows] = splat(-kInfinity);

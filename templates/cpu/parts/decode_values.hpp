@@ -7,8 +7,8 @@ constexpr int64_t kMostSteps = kAccumulators / kRows / kStepVecs;
 template <int kRows>
 constexpr int64_t kTurns = ceil_div(kOSteps, kMostSteps<kRows>);
 
-// O = diag(alpha) O + P V for kRows rows and kSteps steps of dims, which start at step0. Keys that come
-// next are asked for meanwhile, in each turn a part of them.
+// Line 10: O = diag(alpha) O + P V for kRows rows and kSteps steps of dims, which start at step0. Keys that
+// come next are asked for meanwhile, in each turn a part of them.
 template <int kRows, int kSteps>
 [[gnu::noinline]] void accumulate(const Element* v, int64_t v_stride, int64_t num_keys, const Vec* p,
                                   const Vec& alpha, int64_t step0, Vec (*o)[kOVecs], KeysAhead& ahead) {

@@ -11,6 +11,7 @@ struct Work {
 };
 
 __device__ __forceinline__ Work find_work(const AttentionArgs& args) {
+  // line 1: the packed rows of a group of heads, in tiles
   const unsigned num_heads = args.num_heads, num_heads_kv = args.num_heads_kv, group = num_heads / num_heads_kv;
   const int64 packed = args.seqlen_q * group;
   const unsigned tiles = (packed + kBr - 1) / kBr, tile = blockIdx.x % tiles, kv = blockIdx.x / tiles;
@@ -21,7 +22,7 @@ __device__ __forceinline__ Work find_work(const AttentionArgs& args) {
   work.first_row = int64(tile) * kBr, work.rows = static_cast<int>(min(packed - work.first_row, int64(kBr)));
   work.vectors = have_vectors(work.head) && work.q_head % kInChunk == 0;
 
-  // A split has whole blocks; their number follows from the sizes alone, so the result has the same bits anywhere.
+  // line 2: a split has whole blocks; their number follows from the sizes alone, so the bits are the same anywhere
   const int64 last_query = (work.first_row + work.rows - 1) / group;
   const int64 num_visible = visible_keys(last_query, args.seqlen_q, work.head.num_valid);
   const int64 share = ((args.seqlen_k + kBc - 1) / kBc + args.row_ranges - 1) / args.row_ranges * kBc;
@@ -32,7 +33,7 @@ __device__ __forceinline__ Work find_work(const AttentionArgs& args) {
 __device__ __forceinline__ int64 query_of(const Work& work, int row) { return (work.first_row + row) / work.group; }
 __device__ __forceinline__ int64 head_of(const Work& work, int row) { return (work.first_row + row) % work.group; }
 
-// Rows past the last are zeros. The sign of the scale goes into Q.
+// Line 4: load Q_i. Rows past the last are zeros. The sign of the scale goes into Q.
 __device__ __forceinline__ void load_packed_queries(Tiles& tile, const Work& work) {
 #pragma unroll 1
   for (int at = threadIdx.x; at < kBr * kChunks; at += kThreads) {
@@ -45,6 +46,7 @@ __device__ __forceinline__ void load_packed_queries(Tiles& tile, const Work& wor
   }
 }
 
+// Line 7: load K_j, V_j, which arrive later.
 __device__ __forceinline__ void start_block(Tiles& tile, const Work& work, int64 key0, int stage) {
   if (key0 < work.end) {
     KvBlock& block = tile.block[stage];
@@ -72,11 +74,11 @@ __device__ __forceinline__ void hide_keys(Scores& s, const Work& work, int64 key
 
 // This warp's keys of each block, one block after the other; the softmax is that of prefill.
 __device__ __forceinline__ Rows meet_keys(Tiles& tile, const Work& work) {
-  Rows rows;
+  Rows rows;  // line 5
 #pragma unroll
   for (int stage = 0; stage < kStages - 1; ++stage) start_block(tile, work, work.begin + stage * kBc, stage);
   int stage = 0;
-  for (int64 key0 = work.begin; key0 < work.end; key0 += kBc) {
+  for (int64 key0 = work.begin; key0 < work.end; key0 += kBc) {  // line 6: for j
     wait_for_block();
     __syncthreads();  // the block is whole, and so is Q; all warps are done with the block before
     start_block(tile, work, key0 + (kStages - 1) * kBc, (stage + kStages - 1) % kStages);
@@ -84,14 +86,14 @@ __device__ __forceinline__ Rows meet_keys(Tiles& tile, const Work& work) {
     const int first = warp_id() * kKeysOfWarp;
     const LaneRows lane = find_lane_rows(tile.q, tile.block[stage].k + first, tile.block[stage].v + first);
     Scores s;
-    multiply_qk(s, Queries(lane), lane);
+    multiply_qk(s, Queries(lane), lane);  // line 8
     hide_keys(s, work, key0 + first);
     float m[kMTiles][2];
-    update_max(m, rows, s);
-    update_softmax<true>(rows, s, m, work.head.scale * kLog2E);
-    multiply_pv(rows.o, s, lane);
+    update_max(m, rows, s);  // line 9
+    update_softmax<true>(rows, s, m, work.head.scale * kLog2E);  // lines 9 and 10
+    multiply_pv(rows.o, s, lane);  // line 10
     stage = (stage + 1) % kStages;
-  }
+  }  // line 11
   return rows;
 }
 
@@ -119,7 +121,7 @@ __device__ __forceinline__ float weight_of(float old, float m, float scale) {
   return old == -infinity() ? 0 : rescale(old, m, scale * kLog2E);
 }
 
-// The warps' rows into one, through shared memory: written as they are if there is but one split.
+// The warps' rows into one, through shared memory: a part for the workspace, or the result if there is but one split.
 __device__ __forceinline__ void join_warps(Tiles& tile, const Rows& rows, const Work& work, const AttentionArgs& args) {
   WarpRows& mine = tile.warp[warp_id()];
 #pragma unroll
@@ -136,6 +138,7 @@ __device__ __forceinline__ void join_warps(Tiles& tile, const Rows& rows, const 
   const Parts parts = find_parts(args);
   const float scale = work.head.scale;
   for (int row = warp_id(); row < work.rows; row += kWarps) {
+    // line 12: a part is joined of what the warps found, as the parts of all splits are later
     float most = -infinity(), l = 0, weights[kWarps];
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) most = fmaxf(most, tile.warp[w].m[row]);
@@ -150,12 +153,12 @@ __device__ __forceinline__ void join_warps(Tiles& tile, const Rows& rows, const 
       float o = 0;
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) o += weights[w] * tile.warp[w].o[row][x];
-      if (args.row_ranges == 1) out[x] = to_element(o * inverse);
-      else parts.o[part * kHeadDimV + x] = o;
+      if (args.row_ranges == 1) out[x] = to_element(o * inverse);  // lines 16 and 18
+      else parts.o[part * kHeadDimV + x] = o;                      // line 12
     }
     if (lane_id() != 0) continue;
-    if (args.row_ranges > 1) parts.l[part] = l, parts.m[part] = most;
-    else if (args.lse != nullptr) static_cast<float*>(args.lse)[at] = log_sum_exp(l, most, scale);
+    if (args.row_ranges > 1) parts.l[part] = l, parts.m[part] = most;  // line 12
+    else if (args.lse != nullptr) static_cast<float*>(args.lse)[at] = log_sum_exp(l, most, scale);  // lines 17 and 18
   }
 }
 
@@ -164,15 +167,18 @@ __device__ __forceinline__ void join_splits(const AttentionArgs& args, int64 row
   const Parts parts = find_parts(args);
   const float scale = fabsf(static_cast<float>(args.softmax_scale));
   float most = -infinity(), l = 0, o[(kHeadDimV + 31) / 32] = {};
+  // line 14: m = max of all m_s
   for (int64 split = 0; split < args.row_ranges; ++split) most = fmaxf(most, parts.m[split * parts.rows + row]);
   for (int64 split = 0; split < args.row_ranges; ++split) {
     const int64 part = split * parts.rows + row;
-    const float weight = weight_of(parts.m[part], most, scale);
-    l += weight * parts.l[part];
+    const float weight = weight_of(parts.m[part], most, scale);  // line 14: w_s
+    l += weight * parts.l[part];                                 // line 15
+    // line 16: O, to be divided by l
 #pragma unroll
     for (int x = lane_id(), n = 0; n < (kHeadDimV + 31) / 32; x += 32, ++n)
       if (x < kHeadDimV) o[n] += weight * parts.o[part * kHeadDimV + x];
   }
+  // lines 16 to 18: O / l and LSE = scale m + ln(l)
   const unsigned seqlen_q = args.seqlen_q;
   const Head head = find_head(args, row / seqlen_q);
   const float inverse = l == 0 ? 0 : 1 / l;
