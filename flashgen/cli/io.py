@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--n", default=1024, show_default=True, type=click.IntRange(min=1), help="Queries of a head.")
 @click.option("--nk", type=click.IntRange(min=1), help="Keys of a head. Default: as many.")
 @click.option("--heads", default=1, show_default=True, type=click.IntRange(min=1), help="Query heads.")
+@click.option("--heads-kv", type=click.IntRange(min=1), help="Heads of K and V. Default: as many.")
 @click.option("--batch", default=1, show_default=True, type=click.IntRange(min=1), help="Batch size.")
 @click.option("--dtype", default="fp16", show_default=True, type=DTypeChoice(), help="Element type.")
 @causal_option
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
 @click.option(
     "--algorithm",
     "algorithms",
-    default="standard,fa1,fa2",
-    show_default=True,
     type=CommaList(ALGORITHMS),
-    help="Which algorithms.",
+    help="Which algorithms. Default: standard,fa1,fa2, and decode if so few query rows are given to its kernel.",
 )
 @click.option(
     "--convention",
@@ -65,6 +64,7 @@ def io(as_json: bool, sweep: str | None, png: Path | None, **options: Any) -> No
     Example:
       flashgen io --heads 16 --batch 64 --sram 96KB --target sm_80
       flashgen io --heads 16 --batch 64 --sram 192KiB --convention paper --backward
+      flashgen io --heads 32 --heads-kv 8 --n 1 --nk 8192 --d 128 --dtype bf16 --target sm_90
       flashgen io --convention paper --sweep sram --png sweep.png
     """
     from flashgen.cli.io_tables import print_report
@@ -85,22 +85,26 @@ def io(as_json: bool, sweep: str | None, png: Path | None, **options: Any) -> No
 
 
 def _request(options: dict[str, Any]) -> IoRequest:
-    from flashgen.inspect.io_kernel import Sizes
-    from flashgen.inspect.io_report import IoRequest
+    from flashgen.inspect.io_ledger import Sizes
+    from flashgen.inspect.io_report import IoRequest, usual_algorithms
     from flashgen.runtime.device import resolve_target
     from flashgen.spec import make_spec
     from flashgen.units import parse_bytes
 
+    spec = make_spec(options["d"], options["dtype"], options["causal"], options["dv"])
+    target, convention = resolve_target(options["target"]), options["convention"]
+    n, heads_kv = options["n"], options["heads_kv"] or options["heads"]
+    sizes = Sizes(options["batch"], options["heads"], n, options["nk"] or n, heads_kv=heads_kv)
     return IoRequest(
-        spec=make_spec(options["d"], options["dtype"], options["causal"], options["dv"]),
-        sizes=Sizes(options["batch"], options["heads"], options["n"], options["nk"] or options["n"]),
-        target=resolve_target(options["target"]),
-        algorithms=tuple(options["algorithms"]),
-        convention=options["convention"],
+        spec=spec,
+        sizes=sizes,
+        target=target,
+        algorithms=tuple(options["algorithms"] or usual_algorithms(spec, target, sizes, convention)),
+        convention=convention,
         sram_bytes=None if options["sram"] is None else parse_bytes(options["sram"]),
         backward=options["backward"],
         count=options["count"],
-        every_gpu=options["convention"] == "paper" and options["target"] == "auto",
+        every_gpu=convention == "paper" and options["target"] == "auto",
     )
 
 

@@ -17,6 +17,9 @@ _LOOPS = {
     ("fa2", "line 4"): "outer loop, line 4",
     ("fa2", "line 7"): "inner loop, line 7",
     ("fa2", "line 14"): "outer loop, line 14",
+    ("decode", "line 4"): "each split, line 4",
+    ("decode", "line 12"): "each split, line 12",
+    ("decode", "line 14"): "join, line 14",
 }
 
 
@@ -24,9 +27,10 @@ def title(request: IoRequest) -> str:
     """The request in one line."""
     spec, sizes = request.spec, request.sizes
     keys = f", {sizes.seqlen_k:,} keys" if sizes.seqlen_k != sizes.seqlen_q else ""
+    heads = f"{sizes.heads}, Hkv = {sizes.heads_kv}" if sizes.group > 1 else f"{sizes.heads}"
     where = f"kernels for {request.target}" if request.convention == "kernel" else "the paper's algorithms"
     passes = "forward and backward" if request.backward else "forward"
-    return f"{spec.summary}, B = {sizes.batch}, H = {sizes.heads}, N = {sizes.seqlen_q:,}{keys}: {where}, {passes}"
+    return f"{spec.summary}, B = {sizes.batch}, H = {heads}, N = {sizes.seqlen_q:,}{keys}: {where}, {passes}"
 
 
 def print_report(report: Report) -> None:
@@ -54,7 +58,7 @@ def _print_entry(out: Console, entry: Entry) -> None:
     for remark in ledger.remarks:
         out.print(f"  {remark}", soft_wrap=True)
     table = Table()
-    for column in ("", "matrix", "", "per head"):
+    for column in ("", "matrix", "", f"per {ledger.unit}"):
         table.add_column(column)
     for column in _number_columns(entry):
         table.add_column(column, justify="right", no_wrap=True)

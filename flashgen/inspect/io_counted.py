@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from flashgen.errors import ToolchainError
-from flashgen.inspect.io_kernel import Sizes, row_ranges
-from flashgen.inspect.io_ledger import Direction, Key, Ledger
+from flashgen.inspect.io_kernel import row_ranges
+from flashgen.inspect.io_ledger import Direction, Key, Ledger, Sizes
 from flashgen.inspect.trace import Run
 from flashgen.inspect.trace_run import execute
 from flashgen.spec import AttentionSpec
@@ -65,7 +65,7 @@ def counted(
     cores: int = 1,
     method: str = "auto",
 ) -> Counted:
-    """Runs one head of the plan and counts what it moves; heads are all alike.
+    """Runs one head of the plan, or the heads that are packed, and counts what they move; all are alike.
 
     Args:
         spec: what is computed.
@@ -83,7 +83,8 @@ def counted(
     if method == "none":
         return Counted(None, reason="not asked for")
     ranges = row_ranges(spec, plan, sizes, cores) if target.kind == "cuda" else 1
-    why = _why_not_emulated(spec, target, sizes)
+    heads = _packed(ledger, sizes)
+    why = _why_not_emulated(spec, target, sizes, heads)
     if method == "emulator" or (method == "auto" and not why):
         if why:
             return Counted(None, reason=why)
@@ -93,13 +94,18 @@ def counted(
             if method == "emulator":
                 raise
             why = f"the emulator was not to be had: {error}"
-    return _by_executor(spec, plan, sizes, ranges, why if target.kind == "cuda" else "")
+    return _by_executor(spec, plan, sizes, ranges, heads, why if target.kind == "cuda" else "")
 
 
-def _why_not_emulated(spec: AttentionSpec, target: Target, sizes: Sizes) -> str:
+def _packed(ledger: Ledger, sizes: Sizes) -> int:
+    """Heads that one unit of the ledger stands for."""
+    return sizes.batch * sizes.heads // max(ledger.heads, 1)
+
+
+def _why_not_emulated(spec: AttentionSpec, target: Target, sizes: Sizes, heads: int) -> str:
     if target.kind != "cuda":
         return "the emulator runs CUDA kernels only"
-    if sizes.seqlen_q * sizes.seqlen_k * (spec.head_dim + spec.head_dim_v) > MAX_EMULATOR_WORK:
+    if heads * sizes.seqlen_q * sizes.seqlen_k * (spec.head_dim + spec.head_dim_v) > MAX_EMULATOR_WORK:
         return "too large for the emulator; use a smaller --n"
     return ""
 
@@ -109,24 +115,25 @@ def _by_emulator(
 ) -> Counted:
     from flashgen.inspect.io_emulated import emulate_head, place_of, random_head
 
-    q, k, v = random_head(spec, sizes)
-    moved = emulate_head(spec, plan, target, q, k, v, lse=sizes.lse, row_ranges=ranges).traffic
+    heads = _packed(ledger, sizes)
+    q, k, v = random_head(spec, sizes, heads=heads)
+    moved = emulate_head(spec, plan, target, q, k, v, lse=sizes.lse, row_ranges=ranges, heads=heads).traffic
     keys: dict[tuple[int, str, Direction], list[Key]] = defaultdict(list)
     for transfer in ledger.transfers:
-        keys[place_of(transfer, ledger.algorithm)].append(transfer.key)
+        keys[place_of(transfer, ledger)].append(transfer.key)
     counts = tuple(
         Count(tuple(keys.get(place, ())), place[-1], moved.get(place, 0)) for place in dict.fromkeys([*keys, *moved])
     )
     return Counted(tuple(count for count in counts if count.keys or count.bytes_per_head), by=_EMULATOR)
 
 
-def _by_executor(spec: AttentionSpec, plan: TilePlan, sizes: Sizes, ranges: int, note: str) -> Counted:
-    if sizes.seqlen_q * sizes.seqlen_k > MAX_EXECUTOR_PAIRS:
+def _by_executor(spec: AttentionSpec, plan: TilePlan, sizes: Sizes, ranges: int, heads: int, note: str) -> Counted:
+    if heads * sizes.seqlen_q * sizes.seqlen_k > MAX_EXECUTOR_PAIRS:
         limit = f"at most {MAX_EXECUTOR_PAIRS:,} pairs of a query and a key; use a smaller --n"
         return Counted(None, reason=f"needs {limit}")
     from flashgen.inspect.io_emulated import random_head
 
-    run = Run(spec, plan, *random_head(spec, sizes), lse=sizes.lse, keep_values=False)
+    run = Run(spec, plan, *random_head(spec, sizes, heads=heads), lse=sizes.lse, keep_values=False, packed=heads)
     execute(run, ranges)
     counts = tuple(Count((key,), _direction(key), size) for key, size in run.bytes_by_key().items())
     return Counted(counts, by=_EXECUTOR, reason=note)

@@ -8,39 +8,20 @@ its row, counts the elements that it meets again once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from flashgen.errors import SpecError
 from flashgen.families import family_named
+from flashgen.families.base import Family
 from flashgen.inspect.io_blocks import Blocks
-from flashgen.inspect.io_ledger import Direction, Ledger, Transfer, without_empty
+from flashgen.inspect.io_decode import DecodeCounts, decode_transfers
+from flashgen.inspect.io_ledger import Ledger, Quantity, Sizes, Transfer, without_empty
+from flashgen.inspect.io_ledger import transfer as _transfer
 from flashgen.launch_plan import VARIABLES, evaluate
 from flashgen.spec import AttentionSpec, Causal
 from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
 
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What is not in a spec: batch, heads, queries, keys, and whether LSE is wanted."""
-
-    batch: int
-    heads: int
-    seqlen_q: int
-    seqlen_k: int
-    lse: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A number and what it is called in formulas."""
-
-    value: int
-    symbol: str
-
-    def __mul__(self, other: Quantity) -> Quantity:
-        symbol = " ".join(part for part in (self.symbol, other.symbol) if part != "1")
-        return Quantity(self.value * other.value, symbol or "1")
+__all__ = ["Counts", "Quantity", "Sizes", "kernel_ledger", "row_ranges"]
 
 
 def kernel_ledger(spec: AttentionSpec, plan: TilePlan, target: Target, sizes: Sizes, cores: int = 1) -> Ledger:
@@ -57,28 +38,44 @@ def kernel_ledger(spec: AttentionSpec, plan: TilePlan, target: Target, sizes: Si
         SpecError: the family's traffic is not known.
     """
     family = family_named(plan.family)
-    model = _MODELS.get((family.algorithm, target.kind))
-    if model is None:
-        raise SpecError(f"There is no IO ledger for {family.name}.")
-    blocks = Blocks(sizes.seqlen_q, sizes.seqlen_k, plan.br, plan.bc, spec.causal)
-    count = Counts(spec, blocks, sizes, row_ranges(spec, plan, sizes, cores) if target.kind == "cuda" else 1)
-    flops = 2 * (spec.head_dim + spec.head_dim_v) * blocks.visible_pairs() * sizes.batch * sizes.heads
+    packed = sizes.group if family.algorithm == "decode" else 1
+    blocks = Blocks(sizes.seqlen_q, sizes.seqlen_k, plan.br, plan.bc, spec.causal, packed)
+    ranges = row_ranges(spec, plan, sizes, cores) if target.kind == "cuda" else 1
+    transfers, remarks = _forms(family, spec, plan, blocks, sizes, ranges)
+    heads = sizes.batch * sizes.heads // packed
     return Ledger(
         family.algorithm,
         family.name,
-        sizes.batch * sizes.heads,
+        heads,
         plan.br,
         plan.bc,
-        without_empty(model(count)),
-        flops,
-        count.remarks(),
+        without_empty(transfers),
+        flops=2 * (spec.head_dim + spec.head_dim_v) * blocks.visible_pairs() * heads,
+        remarks=remarks,
+        unit="head" if packed == 1 else "kv head",
     )
 
 
+def _forms(
+    family: Family, spec: AttentionSpec, plan: TilePlan, blocks: Blocks, sizes: Sizes, ranges: int
+) -> tuple[list[Transfer], tuple[str, ...]]:
+    """A family's closed forms, and the remarks that explain their symbols."""
+    if family.algorithm == "decode":
+        splits = DecodeCounts(spec, plan, blocks, sizes, ranges)
+        return decode_transfers(splits), splits.remarks()
+    model = _MODELS.get((family.algorithm, family.kind))
+    if model is None:
+        raise SpecError(f"There is no IO ledger for {family.name}.")
+    count = Counts(spec, blocks, sizes, ranges)
+    return model(count), count.remarks()
+
+
 def row_ranges(spec: AttentionSpec, plan: TilePlan, sizes: Sizes, cores: int) -> int:
-    """CTAs that share the query rows of a head, as the launch plan has it."""
+    """CTAs that share the query rows of a head, or splits of its keys, as the launch plan has it."""
     formula = family_named(plan.family).launch_plan(spec, plan).row_ranges
-    numbers = (sizes.batch, sizes.heads, sizes.heads, sizes.seqlen_q, sizes.seqlen_k, cores)
+    numbers = (sizes.batch, sizes.heads, sizes.heads_kv, sizes.seqlen_q, sizes.seqlen_k, cores)
+    if 0 in numbers:
+        return 1  # nothing is launched
     return max(evaluate(formula, dict(zip(VARIABLES, numbers, strict=True))), 1)
 
 
@@ -161,10 +158,6 @@ class Counts:
     def _keys(self, row0: int, rows: int, whole_blocks: bool) -> int:
         seen, bc = self.blocks.visible_of_block(row0, rows), self.blocks.bc
         return min(-(-seen // bc) * bc, self.nk.value) if whole_blocks else seen
-
-
-def _transfer(step: str, matrix: str, direction: Direction, what: Quantity, size: int) -> Transfer:
-    return Transfer(step, matrix, direction, what.value, size, what.symbol)
 
 
 def _cpu_standard(c: Counts) -> list[Transfer]:

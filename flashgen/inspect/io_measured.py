@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashgen.errors import FlashgenError, LaunchError
-from flashgen.inspect.io_kernel import Sizes
+from flashgen.inspect.io_ledger import Sizes
 from flashgen.spec import AttentionSpec
 from flashgen.target import Target
 from flashgen.tile_plan import TilePlan
@@ -69,6 +69,7 @@ def measured(spec: AttentionSpec, plan: TilePlan, target: Target, sizes: Sizes, 
             "bc": plan.bc,
         },
         "shape": [sizes.batch, sizes.heads, sizes.seqlen_q, sizes.seqlen_k],
+        "heads_kv": sizes.heads_kv,
     }
     command = [profiler, "--csv", "--print-units", "base", "--metrics", ",".join(_METRICS)]
     command += ["--kernel-name", "regex:^flashgen_", sys.executable, "-m", __name__, json.dumps(request)]
@@ -123,8 +124,9 @@ def _call_once(request: dict[str, Any]) -> None:
     call, (batch, heads, seqlen_q, seqlen_k) = request["call"], request["shape"]
     attn = flashgen.build(**call)
     dtype = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}[call["dtype"]]
-    shapes = ((seqlen_q, call["d"]), (seqlen_k, call["d"]), (seqlen_k, call["d_v"]))
-    q, k, v = (torch.randn(batch, heads, *shape, device="cuda", dtype=getattr(torch, dtype)) for shape in shapes)
+    heads_kv = request["heads_kv"]
+    shapes = ((heads, seqlen_q, call["d"]), (heads_kv, seqlen_k, call["d"]), (heads_kv, seqlen_k, call["d_v"]))
+    q, k, v = (torch.randn(batch, *shape, device="cuda", dtype=getattr(torch, dtype)) for shape in shapes)
     attn(q, k, v)
     torch.cuda.synchronize()
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flashgen.inspect.io_kernel import Quantity, Sizes
-from flashgen.inspect.io_ledger import Direction, Ledger, Phase, Transfer
+from flashgen.errors import SpecError
+from flashgen.inspect.io_ledger import Direction, Ledger, Phase, Quantity, Sizes, Transfer
 from flashgen.spec import AttentionSpec
 from flashgen.tiling import m4d_rule
 
@@ -51,12 +51,17 @@ def paper_ledger(algorithm: str, spec: AttentionSpec, sizes: Sizes, sram_bytes: 
     """The ledger of the paper's algorithm at the rule's tile for ``sram_bytes``.
 
     Args:
-        algorithm: ``standard``, ``fa1`` or ``fa2``.
+        algorithm: one of `PAPER_ALGORITHMS`.
         spec: head dims and dtype; its mask is not looked at.
         sizes: the problem.
         sram_bytes: on-chip memory, M times the size of an element.
         backward: whether the backward pass follows.
+
+    Raises:
+        SpecError: no paper cuts the algorithm into blocks by the rule.
     """
+    if algorithm not in _PASSES:
+        raise SpecError(f"The papers have no block rule for {algorithm}. --convention kernel counts its kernel.")
     rule = m4d_rule(spec.head_dim, sram_bytes, spec.dtype.size)
     count = _Counts(spec, sizes, -(-sizes.seqlen_q // rule.br), -(-sizes.seqlen_k // rule.bc))
     forward, backwards = _PASSES[algorithm]
@@ -216,3 +221,4 @@ _PASSES = {
     "fa1": (_fa1_forward, _fa1_backward),
     "fa2": (_fa2_forward, _fa2_backward),
 }
+PAPER_ALGORITHMS = tuple(_PASSES)

@@ -10,7 +10,7 @@ from typing import Any
 from flashgen.errors import ToolchainError
 from flashgen.inspect.io_sweep import Sweep
 
-MARKS = {"standard": "s", "fa1": "1", "fa2": "2"}
+MARKS = {"standard": "s", "fa1": "1", "fa2": "2", "decode": "d"}
 _LINE, _FLOOR = ".", "_"
 _LABEL = 9
 

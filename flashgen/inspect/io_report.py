@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from flashgen.errors import BudgetError, SpecError
-from flashgen.families import serving
+from flashgen.families import decoding, serving
 from flashgen.inspect.io_counted import Count, Counted, counted
-from flashgen.inspect.io_kernel import Sizes, kernel_ledger
-from flashgen.inspect.io_ledger import Direction, Ledger, Transfer
+from flashgen.inspect.io_kernel import kernel_ledger
+from flashgen.inspect.io_ledger import Direction, Ledger, Sizes, Transfer
 from flashgen.inspect.io_measured import Measured, measured
-from flashgen.inspect.io_paper import PRINTED, comparison, paper_ledger
+from flashgen.inspect.io_paper import PAPER_ALGORITHMS, PRINTED, comparison, paper_ledger
 from flashgen.inspect.io_roofline import PEAKS, Verdict, gpus, verdicts
 from flashgen.inspect.io_sweep import LARGEST, Sweep, sweep
 from flashgen.runtime.device import limits_of
@@ -115,6 +115,14 @@ class Report:
         }
 
 
+def usual_algorithms(spec: AttentionSpec, target: Target, sizes: Sizes, convention: str) -> tuple[str, ...]:
+    """What is compared unless something else is asked for: the papers', and decode where builds would take it."""
+    family = decoding(spec, target) if convention == "kernel" else None
+    if family is None or sizes.group * sizes.seqlen_q > family.most_packed_rows(spec, target):
+        return PAPER_ALGORITHMS
+    return (*PAPER_ALGORITHMS, "decode")
+
+
 def make_report(request: IoRequest) -> Report:
     """Answers a request.
 
@@ -145,15 +153,15 @@ def sweep_report(request: IoRequest) -> Sweep:
     """
     request.check()
     kernel = request.convention == "kernel"
-    able = tuple(a for a in request.algorithms if not kernel or _is_served(request, a))
-    if not able:
-        serving(request.spec, request.target, request.algorithms[0])  # raises, and says why
+    able = tuple(a for a in request.algorithms if (_is_served(request, a) if kernel else a in PAPER_ALGORITHMS))
 
     def ledger_of(algorithm: str, budget: int) -> Ledger:
         if not kernel:
             return paper_ledger(algorithm, request.spec, request.sizes, budget, request.backward)
         return _kernel(request, algorithm, budget)[1]
 
+    if not able:
+        ledger_of(request.algorithms[0], LARGEST)  # raises, and says why
     largest = limits_of(request.target).onchip_bytes if kernel else LARGEST
     return sweep(ledger_of, able, request.spec, request.sizes, largest=largest, backward=request.backward)
 
@@ -230,6 +238,7 @@ def _request_dict(request: IoRequest) -> dict[str, Any]:
         "n": sizes.seqlen_q,
         "nk": sizes.seqlen_k,
         "heads": sizes.heads,
+        "heads_kv": sizes.heads_kv,
         "batch": sizes.batch,
         "backward": request.backward,
         "sram_bytes": request.sram_bytes,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from flashgen.errors import BudgetError
-from flashgen.inspect.io_kernel import Sizes
-from flashgen.inspect.io_ledger import Ledger
+from flashgen.inspect.io_ledger import Ledger, Sizes
 from flashgen.spec import AttentionSpec
 
 SMALLEST, LARGEST = 1024, 4 * 1024 * 1024
@@ -60,7 +59,7 @@ def sweep(
     area = n * nk * d * (d + 2 * dv) / 3 if not backward else n * nk * d * (4 * d + 4 * dv) / 8
     heads = sizes.batch * sizes.heads
     line = tuple(factor * area * spec.dtype.size**2 / budget * heads for budget in budgets)
-    floor = (n * (d + dv) + nk * (d + dv)) * spec.dtype.size * heads
+    floor = (n * heads + nk * sizes.batch * sizes.heads_kv) * (d + dv) * spec.dtype.size
     return Sweep(budgets, found, line, factor, floor)
 
 

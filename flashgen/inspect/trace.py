@@ -1,7 +1,7 @@
 """A run of an algorithm in NumPy, step by step: what moves, what is computed, and the numbers.
 
-The reference executors (trace_standard.py, trace_fa1.py, trace_fa2.py) do on one head what the generated
-kernels do, in the same order and block by block. Every element that crosses between HBM and the chip
+The reference executors (trace_standard.py, trace_fa1.py, trace_fa2.py, trace_decode.py) do on one head what the
+generated kernels do, in the same order and block by block. Every element that crosses between HBM and the chip
 passes through `Run.load` and `Run.store`, which count it.
 """
 
@@ -28,7 +28,7 @@ class Move:
         matrix: its name in HBM.
         direction: ``read`` or ``write``.
         row0, rows, column0, columns: where it lies in the matrix.
-        elements: of the block; less than rows times columns if each row has its own length.
+        elements: of the block; less than rows times columns if each row has its own length, more if several ask for it.
         size: bytes of an element.
         values: what was written, where the run keeps values.
     """
@@ -70,7 +70,7 @@ class Step:
 
 
 class Run:
-    """One head: its matrices in HBM, and the steps of the algorithm so far."""
+    """One head, or those that share a K and V: the matrices in HBM, and the steps of the algorithm so far."""
 
     def __init__(
         self,
@@ -83,21 +83,23 @@ class Run:
         softmax_scale: float | None = None,
         lse: bool = False,
         keep_values: bool = True,
+        packed: int = 1,
     ) -> None:
         """Puts Q, K and V into HBM.
 
         Args:
             spec: what is computed.
             plan: the tile.
-            q: (seqlen_q, d); rounded to the spec's dtype.
+            q: (seqlen_q * packed, d), row r of head r % packed; rounded to the spec's dtype.
             k: (seqlen_k, d).
             v: (seqlen_k, dv).
             softmax_scale: factor of q.k; None for 1 / sqrt(d).
             lse: whether the log-sum-exp is wanted.
             keep_values: whether steps hold the values of what they set, and not only the traffic.
+            packed: heads that share K and V (decode).
         """
         self.spec, self.plan, self.lse, self.keep_values = spec, plan, lse, keep_values
-        self.blocks = Blocks(len(q), len(k), plan.br, plan.bc, spec.causal)
+        self.blocks = Blocks(len(q) // packed, len(k), plan.br, plan.bc, spec.causal, packed)
         self.compute = np.dtype(np.float64 if spec.dtype.compute_size == 8 else np.float32)
         self.scale = self.compute.type(spec.head_dim**-0.5 if softmax_scale is None else softmax_scale)
         storage = spec.dtype.numpy()
@@ -116,10 +118,12 @@ class Run:
         """Begins a step; what follows belongs to it."""
         self.steps.append(Step(place, i, j, row))
 
-    def load(self, name: str, row0: int, rows: int, column0: int = 0, columns: int | None = None) -> Array:
-        """Reads a block from HBM."""
+    def load(
+        self, name: str, row0: int, rows: int, column0: int = 0, columns: int | None = None, *, times: int = 1
+    ) -> Array:
+        """Reads a block from HBM; ``times``: so many ask for it."""
         width = self.hbm[name].shape[1] if columns is None else columns
-        self._log(Move(name, "read", row0, rows, column0, width, rows * width, self.sizes[name]))
+        self._log(Move(name, "read", row0, rows, column0, width, times * rows * width, self.sizes[name]))
         return self.hbm[name][row0 : row0 + rows, column0 : column0 + width].copy()
 
     def load_ragged(self, name: str, row0: int, lengths: Sequence[int], column0: int = 0) -> Array:

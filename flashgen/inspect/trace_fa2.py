@@ -27,13 +27,14 @@ def run_fa2(run: Run) -> None:
         for j, (key0, keys) in enumerate(blocks.key_blocks()):
             if key0 >= seen:
                 break  # the mask hides this block and all that follow
-            o, ell, m = _meet(run, i, j, (q, o, ell, m), row0, key0, min(keys, seen - key0))
+            o, ell, m = meet_block(run, i, j, (q, o, ell, m), row0, key0, min(keys, seen - key0))
         _finish(run, i, o, ell, m, row0)
 
 
-def _meet(
+def meet_block(
     run: Run, i: int, j: int, state: tuple[Array, Array, Array, Array], row0: int, key0: int, keys: int
 ) -> tuple[Array, Array, Array]:
+    """Lines 7 to 10: a block of queries, with its O, l and m, meets ``keys`` keys; returns the new O, l and m."""
     q, o, ell, m = state
     run.step("line 7", i=i, j=j)
     k, v = run.load("K", key0, keys), run.load("V", key0, keys)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from flashgen.errors import SpecError
 from flashgen.families import family_named
 from flashgen.inspect.trace import Run
+from flashgen.inspect.trace_decode import run_cpu_decode, run_cuda_decode
 from flashgen.inspect.trace_fa1 import run_cpu_fa1, run_cuda_fa1
 from flashgen.inspect.trace_fa2 import run_fa2
 from flashgen.inspect.trace_standard import run_cpu_standard, run_cuda_standard
@@ -18,7 +19,7 @@ def execute(run: Run, ranges: int = 1) -> Array:
 
     Args:
         run: a head that has not been run yet.
-        ranges: CTAs that share the query rows of the head (`cuda_fa1` only).
+        ranges: CTAs that share the query rows of the head (`cuda_fa1`), or splits of its keys (`cuda_decode`).
 
     Raises:
         SpecError: the family has no executor.
@@ -38,4 +39,6 @@ _EXECUTORS: Mapping[tuple[str, str], Callable[[Run, int], None]] = {
     ("fa1", "cuda"): run_cuda_fa1,
     ("fa2", "cpu"): lambda run, _: run_fa2(run),
     ("fa2", "cuda"): lambda run, _: run_fa2(run),
+    ("decode", "cpu"): lambda run, _: run_cpu_decode(run),
+    ("decode", "cuda"): run_cuda_decode,
 }

@@ -16,7 +16,8 @@ from flashgen.errors import SpecError
 from flashgen.families import FAMILIES, family_named
 from flashgen.families.base import Family, snap
 from flashgen.inspect.explain_texts import algorithms, formula_html, prose_html, texts
-from flashgen.inspect.io_kernel import Sizes, kernel_ledger
+from flashgen.inspect.io_kernel import kernel_ledger
+from flashgen.inspect.io_ledger import Sizes
 from flashgen.inspect.trace import Move, Run, Step
 from flashgen.inspect.trace_run import execute
 from flashgen.inspect.visualize_plan import SHOWN
