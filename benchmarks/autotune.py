@@ -23,8 +23,9 @@ from typing import Any
 
 import flashgen
 from flashgen.compilation.toolchains.host import HostToolchain
+from flashgen.dtypes import parse_dtype
 from flashgen.measure.clock import Comparison, compare
-from flashgen.measure.peak import PeakProbe
+from flashgen.measure.peak import PeakProbe, precision_of
 from flashgen.runtime.device import host_name, host_target
 from flashgen.runtime.openmp import thread_pool
 from flashgen.spec import make_spec
@@ -48,22 +49,21 @@ def main() -> int:
     path = RESULTS / f"autotune_{options.name}.json"
     before = json.loads(path.read_text())["configurations"] if path.exists() else {}
     record = _header() | {"configurations": before}
-    probe = PeakProbe()
     for name in chosen:
-        record["configurations"][name] = found = _configuration(*CONFIGURATIONS[name], options.time_limit, probe)
+        record["configurations"][name] = found = _configuration(*CONFIGURATIONS[name], options.time_limit)
         print("\n".join(_lines(name, found)), flush=True)
         _write(record, path)
     print(f"{path}\n{path.with_suffix('.md')}")
     return 0 if all(record["configurations"][name]["kept"] for name in chosen) else 1
 
 
-def _configuration(dtype: str, d: int, n: int, time_limit: float, probe: PeakProbe) -> Record:
+def _configuration(dtype: str, d: int, n: int, time_limit: float) -> Record:
     """Tunes, then races; a record of both."""
     start = time.perf_counter()
     result = flashgen.autotune(d, dtype, [n], time_limit=time_limit, fresh=True)
     seconds = time.perf_counter() - start
     (shape,) = result.shapes
-    race = _race(d, dtype, shape, probe)
+    race = _race(d, dtype, shape, PeakProbe(precision_of(parse_dtype(dtype))))
     medians = {name: timing.median_s for name, timing in race.timings.items()}
     ratios = {name: medians["tuned"] / median for name, median in medians.items() if name != "tuned"}
     default, regret, rule = shape.default.candidate.label, shape.regret, shape.rule

@@ -61,6 +61,9 @@ def print_plan(spec: AttentionSpec, target: Target, plan: TilePlan, asked_target
     out.print(f"family {plan.family} (algorithm {family.algorithm}), {tile}")
     for line in plan.trail:
         out.print(f"  {line}")
+    knobs = family.describe_knobs(plan.knobs)
+    if knobs:
+        out.print(f"  knobs: {knobs}")
     out.print(_footprint_table(plan))
 
 
