@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from flashgen.errors import BudgetError
 from flashgen.families import decoding, family_named, serving
@@ -25,12 +26,12 @@ class Choice:
 
     Attributes:
         plans: shape class -> plan. The general one is always there.
-        most_packed_rows: query rows of all heads that share a K and V, up to which a call is of the class DECODE.
+        most_packed_rows: heads that share a K and V -> query rows of all of them, up to which a call is of class DECODE
         tuned: family's name -> bucket -> the class whose plan autotune has found for it.
     """
 
     plans: dict[str, TilePlan]
-    most_packed_rows: int = 0
+    most_packed_rows: Callable[[int], int] = lambda group: 0
     tuned: dict[str, dict[Bucket, str]] = field(default_factory=dict)
 
     def classify(self, problem: Problem) -> str:
@@ -47,7 +48,8 @@ class Choice:
     def untuned_class(self, problem: Problem) -> str:
         """The shape class of a call if nothing was tuned. Its plan's family is the one that serves the call."""
         p = problem
-        if p.seqlen_q * (p.num_heads // p.num_heads_kv) <= self.most_packed_rows:
+        group = p.num_heads // p.num_heads_kv
+        if p.seqlen_q * group <= self.most_packed_rows(group):
             return DECODE
         return SMALL if SMALL in self.plans and p.seqlen_q <= SMALL_ROWS else GENERAL
 
@@ -95,7 +97,7 @@ def choose(
             plan = plan_tiles(few_rows, spec, target, limits_of(target), sram_bytes=sram_bytes)
         except BudgetError:  # then the general kernel serves these calls too
             return choice
-        choice.plans[DECODE], choice.most_packed_rows = plan, few_rows.most_packed_rows(spec, target)
+        choice.plans[DECODE], choice.most_packed_rows = plan, partial(few_rows.most_packed_rows, spec, target)
     return choice
 
 

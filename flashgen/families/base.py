@@ -121,8 +121,14 @@ class Family(ABC):
         """The knobs in a phrase, beside a tile in a table: ``warps 4``; empty if there are none."""
         return ", ".join(f"{field.name} {getattr(knobs, field.name)}" for field in fields(knobs))
 
-    def most_packed_rows(self, spec: AttentionSpec, target: Target) -> int:
-        """Query rows of a kv head, over all heads that share it, up to which a decode family is the one to take."""
+    def most_packed_rows(self, spec: AttentionSpec, target: Target, group: int) -> int:
+        """Query rows of a kv head, over all heads that share it, up to which a decode family is the one to take.
+
+        Args:
+            spec: what is computed.
+            target: where.
+            group: how many heads share a kv head.
+        """
         return 0
 
     def candidates(self, spec: AttentionSpec, target: Target, limits: DeviceLimits) -> tuple[tuple[int, int], ...]:

@@ -86,9 +86,9 @@ class CudaDecode(MmaFamily):
         """In a phrase."""
         return f"warps {knobs.warps}, stages {knobs.stages}, splits for {knobs.ctas} CTAs"
 
-    def most_packed_rows(self, spec: AttentionSpec, target: Target) -> int:
-        """One tile of packed rows: K and V are then read once."""
-        return ROWS
+    def most_packed_rows(self, spec: AttentionSpec, target: Target, group: int) -> int:
+        """One tile of packed rows: K and V are then read once. A single query of each head is always one of few."""
+        return max(ROWS, group)
 
     def launch_plan(self, spec: AttentionSpec, plan: TilePlan) -> LaunchPlan:
         """Splits are counted from the sizes, for the device of the plan: enough CTAs to fill it.

@@ -118,7 +118,7 @@ class Report:
 def usual_algorithms(spec: AttentionSpec, target: Target, sizes: Sizes, convention: str) -> tuple[str, ...]:
     """What is compared unless something else is asked for: the papers', and decode where builds would take it."""
     family = decoding(spec, target) if convention == "kernel" else None
-    if family is None or sizes.group * sizes.seqlen_q > family.most_packed_rows(spec, target):
+    if family is None or sizes.group * sizes.seqlen_q > family.most_packed_rows(spec, target, sizes.group):
         return PAPER_ALGORITHMS
     return (*PAPER_ALGORITHMS, "decode")
 

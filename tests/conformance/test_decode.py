@@ -30,10 +30,11 @@ def build(request):
 
 def test_calls_with_few_packed_rows_go_to_the_decode_kernel(draw):
     attn = flashgen.build(D, "fp32", target="cpu")
-    most = family_named("cpu_decode").most_packed_rows(attn.spec, attn.target)
-    for heads, rows, family in ((1, most, "cpu_decode"), (most, 1, "cpu_decode"), (1, most + 1, "cpu_fa2")):
-        q, k, _ = draw((1, 2 * heads, 2, rows, 70), D)
-        assert attn.plan_for(q, k).family == family
+    for heads in (1, 4):
+        most = family_named("cpu_decode").most_packed_rows(attn.spec, attn.target, heads) // heads
+        for rows, family in ((1, "cpu_decode"), (most, "cpu_decode"), (most + 1, "cpu_fa2")):
+            q, k, _ = draw((1, 2 * heads, 2, rows, 70), D)
+            assert attn.plan_for(q, k).family == family
     named = flashgen.build(D, "fp32", target="cpu", algorithm="fa2")
     q, k, _ = draw((1, 1, 1, 1, 70), D)
     assert named.plan_for(q, k).family == "cpu_fa2"

@@ -51,15 +51,20 @@ def plan_for(heads: int, heads_kv: int, rows: int, keys: int = 200, **options: A
     return flashgen.build(**OPTIONS, **options).plan_for(q, k)
 
 
-@pytest.mark.parametrize(("target", "most"), [("cpu:x86-64-v3", 8), ("sm_80", 16)])
-def test_a_sweep_tunes_the_family_that_a_build_uses_for_the_shape(target: str, most: int) -> None:
-    """What counts is the rows of all heads that share a K and V."""
+CALLS = {  # heads, heads_kv, rows
+    "cpu:x86-64-v3": {(8, 8, 1): True, (8, 8, 8): True, (8, 8, 9): False, (8, 2, 8): True, (8, 2, 9): False,
+                      (64, 2, 8): True},
+    "sm_80": {(8, 8, 1): True, (8, 8, 16): True, (8, 8, 17): False, (8, 2, 4): True, (8, 2, 5): False,
+              (64, 2, 1): True, (64, 2, 2): False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", CALLS)
+def test_a_sweep_tunes_the_family_that_a_build_uses_for_the_shape(target: str) -> None:
+    """On CUDA, what counts is the rows of all heads that share a K and V; on the CPU, the queries of each head."""
     request = make_request(64, "fp16", False, None, target, "auto", None)
     kind = "cpu" if target.startswith("cpu") else "cuda"
-    for (heads, heads_kv, rows), decodes in {
-        (8, 8, 1): True, (8, 8, most): True, (8, 8, most + 1): False,
-        (8, 2, most // 4): True, (8, 2, most // 4 + 1): False, (4 * most, 2, 1): False,
-    }.items():  # fmt: skip
+    for (heads, heads_kv, rows), decodes in CALLS[target].items():
         shape = Shape(1, heads, heads_kv, rows, 4096)
         own, space = space_for(request, "auto", shape)
         choice = choose(request.spec, request.target, "auto", None)
@@ -110,9 +115,9 @@ def write(family: str, bucket: Bucket, tile: tuple[int, int]) -> None:
 
 
 def test_plans_of_both_families_serve_their_own_calls_in_one_build() -> None:
-    write("cpu_fa2", bucket_of(4, 8, 200), (96, 48))
+    write("cpu_fa2", bucket_of(4, 9, 200), (96, 48))
     write("cpu_decode", bucket_for(family_named("cpu_decode"), 1, 4, 4, 8, 200), (32, 128))
-    plans = [plan_for(4, 4, 8), plan_for(4, 1, 8), plan_for(4, 4, 7)]
+    plans = [plan_for(4, 4, 8), plan_for(4, 1, 9), plan_for(4, 4, 7)]
     assert [(plan.family, plan.bc, plan.origin) for plan in plans] == [
         ("cpu_decode", 128, "tuned"), ("cpu_fa2", 48, "tuned"), ("cpu_decode", 128, "tuned"),
     ]  # fmt: skip
@@ -122,7 +127,7 @@ def test_warm_builds_what_calls_of_grouped_heads_run() -> None:
     attn = flashgen.build(**OPTIONS | {"d": D + 1})
     attn.warm([(32, 8, 1, 300)])
     assert set(attn._kernels) == {"prefill", "decode"}
-    attn.warm([(32, 1, 1, 300)])
+    attn.warm([(32, 1, 9, 300)])
     assert set(attn._kernels) == {"prefill", "decode", "small"}
 
 

@@ -76,15 +76,18 @@ def test_the_callable_says_what_it_is() -> None:
 
 @pytest.mark.skipif(not find_nvrtc(), reason="no NVRTC: pip install 'flashgen[cuda]'")
 def test_few_rows_of_a_kv_head_go_to_the_decode_kernel() -> None:
-    """What counts is the rows of all heads that share it: 4 heads of 4 rows fill the tile, of 5 rows do not."""
+    """What counts is the rows of all heads that share it: 4 heads of 4 rows fill the tile, of 5 are too many for it.
+
+    A single row of each head goes there however many heads there are.
+    """
     attn = flashgen.build(d=64, dtype="fp16", target="sm_80", loader="emulator")
 
     def family_for(rows: int, heads: int, heads_kv: int) -> str:
         q = np.zeros((1, heads, rows, 64), np.float16)
         return attn.plan_for(q, np.zeros((1, heads_kv, 300, 64), np.float16)).family
 
-    assert family_for(1, 16, 1) == family_for(4, 8, 2) == family_for(16, 3, 3) == "cuda_decode"
-    assert family_for(1, 17, 1) == family_for(5, 8, 2) == family_for(17, 3, 3) == "cuda_fa2_mma"
+    assert family_for(1, 40, 1) == family_for(4, 8, 2) == family_for(16, 3, 3) == "cuda_decode"
+    assert family_for(2, 17, 1) == family_for(5, 8, 2) == family_for(17, 3, 3) == "cuda_fa2_mma"
     rng = np.random.default_rng(0)
     q, k, v = (
         rng.standard_normal((1, heads, rows, 64)).astype(np.float16) for heads, rows in ((8, 1), (2, 300), (2, 300))
