@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flashgen.cli.output import console
@@ -43,7 +44,7 @@ def print_report(report: Report) -> None:
         out.print()
         _print_entry(out, entry)
     for algorithm, reason in report.skipped:
-        out.print(f"\n[bold]{algorithm}[/] left out: {reason}", soft_wrap=True)
+        out.print(f"\n[bold]{algorithm}[/] left out: {escape(reason)}", soft_wrap=True)
     _print_notes(out, report)
     _print_rooflines(out, report)
     for line in report.paper:
@@ -139,7 +140,7 @@ def _print_notes(out: Console, report: Report) -> None:
             columns.append(column)
     out.print()
     for text, columns in columns_of.items():
-        out.print(f"{' and '.join(columns)}: {text}", soft_wrap=True)
+        out.print(f"{' and '.join(columns)}: {text}", soft_wrap=True, markup=False)
 
 
 def _note(found: Counted | Measured) -> str:

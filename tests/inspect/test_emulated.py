@@ -118,3 +118,14 @@ def test_without_a_compiler_the_executor_counts_and_says_why(monkeypatch):
     assert found.reason == "the emulator was not to be had: No CUDA compiler was found."
     with pytest.raises(ToolchainError):
         counted(spec, plan, TARGET, sizes, ledger, method="emulator")
+
+
+def test_the_extra_that_brings_a_compiler_is_printed_as_it_is_written(monkeypatch):
+    def missing(*_, **__):
+        raise ToolchainError("There is no NVRTC: pip install 'flashgen[cuda12]'.")
+
+    monkeypatch.setattr("flashgen.inspect.io_emulated.build_kernel", missing)
+    printed = (
+        CliRunner().invoke(main, ["io", "--n", "16", "--d", "8", "--algorithm", "fa1", "--target", "sm_80"]).stdout
+    )
+    assert "pip install 'flashgen[cuda12]'" in printed
