@@ -143,12 +143,12 @@ def _print_built(built: Built, files: dict[str, Path]) -> None:
 
     out = console()
     source_path, *others = files.values()
-    out.print(f"source    {source_path} ({built.source.text.count(chr(10))} lines)", soft_wrap=True)
+    out.print(f"source    {source_path} ({built.source.text.count(chr(10))} lines)", soft_wrap=True, markup=False)
     state = "found in the cache" if built.artifact.cache_hit else "compiled now"
-    out.print(f"artifact  {_kept(built, files)} ({state})", soft_wrap=True)
+    out.print(f"artifact  {_kept(built, files)} ({state})", soft_wrap=True, markup=False)
     for path in others:
         if path != _kept(built, files):
-            out.print(f"and       {path}", soft_wrap=True)
+            out.print(f"and       {path}", soft_wrap=True, markup=False)
     names = {"compile": "look up" if built.artifact.cache_hit else "compile"}
     stages = ", ".join(f"{names.get(stage, stage)} {seconds * 1e3:.1f} ms" for stage, seconds in built.seconds.items())
     out.print(f"time      {stages}")

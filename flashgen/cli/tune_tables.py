@@ -104,7 +104,7 @@ def print_record(kept: Kept, result: TuneResult) -> None:
     out = console()
     for shape in result.shapes:
         print_result(result, shape, limit=None)
-    out.print(f"record {kept.name}, {kept.record.created}: {kept.entry.path}", soft_wrap=True)
+    out.print(f"record {kept.name}, {kept.record.created}: {kept.entry.path}", soft_wrap=True, markup=False)
     out.print("valid for:")
     for label, value in kept.record.valid_for.items():
         out.print(f"  {label:<20} {escape(value)}", soft_wrap=True)

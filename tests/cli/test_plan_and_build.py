@@ -165,6 +165,14 @@ def test_a_cuda_kernel_is_verified_in_the_emulator_where_there_is_no_gpu(flashge
     assert "cannot be verified here" in refused.stderr
 
 
+def test_a_folder_may_have_brackets_in_its_name(flashgen, tmp_path):
+    folder = tmp_path / "a[b][/c]"
+    result = flashgen("build", "--d", 16, "--algorithm", "fa1", "--target", CPU, "--out", folder)
+    assert result.exit_code == 0, result.output
+    assert all(str(path) in result.stdout for path in folder.iterdir())
+    assert {path.suffix for path in folder.iterdir()} == {".cpp", ".so"}
+
+
 @pytest.mark.parametrize(("name", "expected"), [("float16", "fp16"), ("torch.bfloat16", "bf16"), ("FP32", "fp32")])
 def test_a_dtype_has_the_frameworks_names_too(flashgen, name, expected):
     result = flashgen("plan", "--d", 64, "--dtype", name, "--target", CPU, "--json")
