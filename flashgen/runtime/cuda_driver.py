@@ -136,6 +136,6 @@ def open_driver() -> Driver:
     except OSError as error:
         raise LaunchError(
             "This machine has no NVIDIA driver (libcuda.so.1), so CUDA kernels cannot run here. "
-            "Name an architecture, such as --target sm_80: flashgen build compiles for it, and the emulator runs it "
-            "(loader='emulator', flashgen verify)."
+            "Without one, flashgen build compiles for any architecture (--target sm_80), and the emulator runs what it "
+            "has compiled (loader='emulator', flashgen verify)."
         ) from error
