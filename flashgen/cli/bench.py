@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from flashgen.measure.workload import Workload
 
 
+def _cpu_that_runs_here(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from flashgen.errors import SpecError
+    from flashgen.runtime.device import resolve_target, runs_here
+
+    where = resolve_target(value)
+    if where.kind != "cpu":
+        raise SpecError(f"flashgen bench times CPU kernels, and {where} is no CPU; benchmarks/gpu/run.py is for GPUs.")
+    if not runs_here(where):
+        raise SpecError(f"This CPU cannot run {where}, so nothing can be timed on it here.")
+    return value
+
+
 @click.command()
 @click.option("--decode", is_flag=True, help="Few query rows against keys and values out of memory, in GB/s.")
 @click.option(
@@ -45,7 +57,14 @@ if TYPE_CHECKING:
 @click.option(
     "--peers", default="sdpa", show_default=True, metavar="LIST", help="sdpa, matmul, flex, ort, openvino, or all."
 )
-@click.option("--target", default="cpu", show_default=True, metavar="TARGET", help="A CPU target that runs here.")
+@click.option(
+    "--target",
+    default="cpu",
+    show_default=True,
+    metavar="TARGET",
+    callback=_cpu_that_runs_here,
+    help="A CPU target that runs here.",
+)
 @click.option(
     "--rounds", default=11, show_default=True, type=click.IntRange(min=1), help="Timed turns of each contender."
 )

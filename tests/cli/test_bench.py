@@ -116,3 +116,15 @@ def test_options_that_do_not_go_together_are_refused(flashgen, options, complain
     result = flashgen("bench", *options)
     assert result.exit_code == 2
     assert complaint in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("kind", [(), ("--decode",)], ids=["", "decode"])
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [("sm_80", "sm_80 is no CPU; benchmarks/gpu/run.py"), ("cpu:aarch64", "cannot run cpu:aarch64")],
+)
+def test_a_target_that_cannot_be_timed_is_told_at_once(flashgen, monkeypatch, kind, target, complaint):
+    monkeypatch.setattr("flashgen.runtime.device.runs_here", lambda target: target.arch == "sm_80")
+    result = flashgen("bench", *kind, "--target", target)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
