@@ -97,6 +97,8 @@ def autotune(
     if not measured and request.target.kind == "cpu":
         raise SpecError(f"This machine cannot run {request.target}, so its plans cannot be measured here.")
     strategy_named(strategy)  # a wrong name is told before anything is done
+    if not isinstance(time_limit, int | float) or not time_limit > 0:
+        raise SpecError(f"time_limit={time_limit!r} must be a positive number of seconds.")
     lengths = [seqlens] if isinstance(seqlens, int) else seqlens
     shapes = [make_shape(length, batch, heads, heads_kv) for length in lengths]
     if not shapes:

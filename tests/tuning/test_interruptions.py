@@ -169,6 +169,9 @@ def test_autotune_refuses_what_it_cannot_measure() -> None:
         flashgen.autotune(64, "fp32", [0], target="cpu")
     with pytest.raises(flashgen.SpecError, match="at least one length"):
         flashgen.autotune(64, "fp32", [], target="cpu")
+    for limit in (0, -1.0, float("nan"), "15s"):
+        with pytest.raises(flashgen.SpecError, match="must be a positive number of seconds"):
+            flashgen.autotune(64, "fp32", target="cpu", time_limit=limit)  # type: ignore[arg-type]
 
 
 def test_a_build_after_a_sweep_in_the_same_process_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
