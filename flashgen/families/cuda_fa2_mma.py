@@ -75,7 +75,8 @@ class CudaFa2Mma(MmaFamily):
         """Rows in warps, where Q is, and stages if there are more than one."""
         queries = "registers" if knobs.q_in_registers else "shared memory"
         stages = f", {knobs.stages} stages" if knobs.stages > 1 else ""
-        return f"{knobs.warps} warps of {knobs.rows} rows, Q in {queries}{stages}"
+        warps = "1 warp" if knobs.warps == 1 else f"{knobs.warps} warps"
+        return f"{warps} of {knobs.rows} rows, Q in {queries}{stages}"
 
     def launch_plan(self, spec: AttentionSpec, plan: TilePlan) -> LaunchPlan:
         """One CTA for each tile of query rows."""

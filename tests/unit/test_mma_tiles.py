@@ -87,6 +87,12 @@ def test_a_budget_takes_the_second_stage_before_it_takes_keys() -> None:
     assert caught.value.required == 16384
 
 
+def test_a_lone_warp_is_one_warp() -> None:
+    knobs = FAMILY.knob_choices(make_spec(64), parse_target("sm_80"), 32, 32)
+    described = {FAMILY.describe_knobs(choice).partition(", Q")[0] for choice in knobs}
+    assert described == {"2 warps of 16 rows", "1 warp of 32 rows"}
+
+
 def test_the_rule_seeds_the_tile_and_the_trail_says_what_became_of_it() -> None:
     sm_80 = parse_target("sm_80")
     plan = plan_tiles(FAMILY, make_spec(128), sm_80, PRESETS[sm_80], sram_bytes=160 * 1024)
