@@ -40,8 +40,8 @@ def span_label(span: CodeSpan, explanation: Explanation) -> str:
 
 def calls_label(span: CodeSpan, explanation: Explanation) -> str:
     """``called from line 307``, or an empty text."""
-    lines = ", ".join(map(str, span.called_from))
-    return explanation.ui["called_from"].format(lines=lines) if lines else ""
+    key = "called_from" if len(span.called_from) == 1 else "called_from_several"
+    return explanation.ui[key].format(lines=", ".join(map(str, span.called_from))) if span.called_from else ""
 
 
 def _line(line: ExplainedLine, explanation: Explanation) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from flashgen.cli.main import main
 from flashgen.errors import SpecError
 from flashgen.families import FAMILIES, family_named
-from flashgen.inspect.explain import complaints, explain
-from flashgen.inspect.explain_page import explain_page
+from flashgen.inspect.explain import CodeSpan, complaints, explain
+from flashgen.inspect.explain_page import calls_label, explain_page
 from flashgen.inspect.explain_tags import TAGS, Span, call_sites, numbers_in, tagged_spans
 from flashgen.inspect.explain_texts import LANGUAGES, algorithms, formula_html, formula_text, texts
 from flashgen.render.environment import templates_dir
@@ -190,6 +190,13 @@ def test_the_page_holds_every_line_of_both(name: str, language: str) -> None:
     assert page.count('class="line"') == len(explain(source, language).lines)
     assert f'<html lang="{language}">' in page
     assert "http://" not in page and "https://" not in page
+
+
+@pytest.mark.parametrize(
+    ("calls", "label"), [((), ""), ((7,), "called from line 7"), ((7, 9), "called from lines 7, 9")]
+)
+def test_the_lines_that_call_are_named(calls: tuple[int, ...], label: str) -> None:
+    assert calls_label(CodeSpan(1, 2, "text", calls), explain(source_of("cpu_fa1"))) == label
 
 
 def test_the_command_explains_a_line_in_chinese() -> None:
