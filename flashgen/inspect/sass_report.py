@@ -147,6 +147,16 @@ def sass_report(source: KernelSource, artifact: Artifact, *, with_triton: bool =
     )
 
 
+def copies_by_element(source: KernelSource) -> bool:
+    """Whether a kernel on tensor cores copies its rows by element: they are no whole chunks of 16 bytes.
+
+    It does so in loops of their own, within the one that multiplies, whose instructions nobody counts here; and all
+    of its blocks take the path that has a mask.
+    """
+    row_bytes = (source.spec.head_dim * source.spec.dtype.size, source.spec.head_dim_v * source.spec.dtype.size)
+    return source.plan.family == "cuda_fa2_mma" and any(size % 16 for size in row_bytes)
+
+
 def kernel_code(source: KernelSource, artifact: Artifact) -> dict[str, Code]:
     """The code of each launch, in stream order.
 

@@ -118,3 +118,12 @@ def test_several_targets_are_for_the_model(flashgen):
     result = flashgen("show", "--d", 64, "--target", "sm_80", "--target", "sm_86")
     assert result.exit_code == 2
     assert "Several targets are for --model" in result.stderr
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("sizes", "told"), [(("--d", 20), True), (("--d", 24, "--dv", 20), True), (("--d", 24), False)]
+)
+def test_copies_by_element_are_named_where_they_are_not_counted(flashgen, sizes, told):
+    shown = flashgen("show", *sizes, "--target", "sm_80", "--model").stdout
+    assert ("no multiple of 8" in shown) == told

@@ -79,3 +79,13 @@ def test_without_nvdisasm_the_command_that_installs_it_is_named(flashgen, monkey
     result = flashgen("show", "--d", 64, "--target", "sm_80", "--sass")
     assert result.exit_code == 4
     assert "pip install 'flashgen[inspect]'" in result.stderr
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("sizes", "told"), [(("--d", 20), True), (("--d", 24, "--dv", 20), True), (("--d", 24), False)]
+)
+def test_copies_by_element_are_named_where_they_are_not_counted(flashgen, sizes, told):
+    shown = flashgen("show", *sizes, "--target", "sm_80", "--sass", "--no-triton").stdout
+    assert ("no multiple of 8" in shown) == told
+    assert ("that needs no mask" in shown) != told
