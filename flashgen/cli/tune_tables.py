@@ -161,9 +161,9 @@ def _space_json(shape: Shape, family: Family, space: Space) -> dict[str, Any]:
 def _ranking(rows: list[Row], how: str) -> Table:
     table = Table()
     first, *others = columns_of(how)
-    table.add_column(first, no_wrap=True)
+    table.add_column(first)  # wraps where there is little room, so that no number is cut
     for column in others:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("")
     for place, row in enumerate(rows):
         if place and row.trial.stage != rows[place - 1].trial.stage:

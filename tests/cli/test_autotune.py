@@ -55,6 +55,16 @@ def test_the_table_the_verdict_and_the_rules_regret_are_printed(flashgen: Any) -
     assert "Regret of the M/4d rule: its own plan, " in result.stdout
 
 
+def test_a_long_plan_wraps_and_no_number_is_cut(flashgen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = "4 warps of 32 rows, Q in shared memory, 2 stages"
+    monkeypatch.setattr(CpuFa1, "describe_knobs", lambda *_: knobs)
+    printed = flashgen(*TUNE).stdout
+    table = [line for line in printed.splitlines() if line.startswith(("┃", "│"))]
+    assert all(len(line) <= 120 and "…" not in line for line in table)
+    assert "of default" in table[0] and "chosen" in printed
+    assert " 2 stages" in " ".join(line.split("│")[1].strip() for line in table[1:])
+
+
 def test_json_has_the_documented_keys(flashgen: Any) -> None:
     result = flashgen(*TUNE, "--json")
     assert result.exit_code == 0, result.output
