@@ -124,6 +124,15 @@ def test_a_tile_that_the_kernel_lacks_is_shown_and_owned_up_to():
     assert "cuda_fa1 itself has no 2 x 4 tile" in page_of("fa1", target=GPU)
 
 
+@pytest.mark.parametrize(
+    ("language", "executor"), [("en", "run by the reference executor"), ("zh", "由参考执行器逐步执行")]
+)
+def test_the_page_says_who_took_the_steps(language, executor):
+    for target in (CPU, GPU):  # no kernel ran, and a GPU need not be there
+        page = page_of("fa1", target=target, language=language)
+        assert executor in page and str(target) in page
+
+
 def test_the_budget_is_kept_also_for_such_a_tile():
     assert data_of(page_of("fa2", budget=512))["budget"] == 512
     with pytest.raises(BudgetError, match="needs 240 bytes on chip, but 100 are available"):
