@@ -81,7 +81,8 @@ def _threads() -> Finding:
     pool = thread_pool()
     if not pool.parallel:
         return Finding("libgomp", False, "kernels run on one thread", fix="apt-get install libgomp1")
-    return Finding("libgomp", True, f"{pool.max_threads()} threads (OMP_NUM_THREADS), {pool.library}")
+    count = pool.max_threads()
+    return Finding("libgomp", True, f"{count} thread{'s' if count > 1 else ''} (OMP_NUM_THREADS), {pool.library}")
 
 
 def _cache() -> Finding:
@@ -113,7 +114,7 @@ def _gpu() -> Finding:
         facts = open_driver().facts(0)
     except FlashgenError as error:
         return Finding(
-            "NVIDIA GPU", False, str(error), fix="not needed to build and verify: flashgen verify --target sm_80"
+            "NVIDIA GPU", False, str(error), fix="not needed to build and verify: flashgen verify --d 64 --target sm_80"
         )
     return Finding("NVIDIA GPU", True, f"{facts.name}, sm_{facts.capability}, {facts.sm_count} multiprocessors")
 

@@ -11,6 +11,7 @@ import pytest
 
 from flashgen import __version__
 from flashgen.cli.main import main
+from flashgen.errors import LaunchError
 from flashgen.runtime.device import host_target
 from flashgen.target import parse_target
 
@@ -49,6 +50,18 @@ def test_doctor_without_a_compiler_says_how_to_get_one(flashgen, monkeypatch, tm
 def test_doctor_names_the_missing_extra(flashgen, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'flashgen[torch]'" in flashgen("doctor").stdout
+
+
+def test_what_doctor_says_without_a_gpu_can_be_typed(flashgen, monkeypatch):
+    def missing():
+        raise LaunchError("This machine has no NVIDIA driver.")
+
+    monkeypatch.setattr("flashgen.doctor.open_driver", missing)
+    findings = json.loads(flashgen("doctor", "--json").stdout)["findings"]
+    fix = next(finding["fix"] for finding in findings if finding["what"] == "NVIDIA GPU")
+    name, *options = fix.partition("flashgen ")[2].split()
+    command = main.get_command(click.Context(main), name)
+    assert command.make_context(name, options).params["d"] == 64
 
 
 def test_cache_info_and_clear_count_the_kernels(flashgen, tmp_path, monkeypatch):
