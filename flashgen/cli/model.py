@@ -10,7 +10,6 @@ from rich.table import Table
 import flashgen
 from flashgen.cli.output import console, print_json
 from flashgen.errors import FlashgenError
-from flashgen.inspect.sass_report import copies_by_element
 from flashgen.pipeline import build_kernel
 from flashgen.pipes.prediction import KernelPrediction, LoopPrediction, predict_kernel, require_model
 from flashgen.runtime.device import resolve_target
@@ -25,10 +24,6 @@ _COLUMNS = (
 _OF_FMAS = (
     "Every FMA counts as work, also of columns that pad a head dim; and loads from shared memory as if no two\n"
     "lanes read the same bytes. Where they do, the shared pipe is less busy."
-)
-_BY_ELEMENT = (
-    "A head dim is no multiple of 8, so rows are copied by element. The model knows nothing of these copies:\n"
-    "expect far less. flashgen autotune counts them."
 )
 _ABOUT = (
     "Predicted from machine code and published rates; nothing was measured. The hot loop alone: long sequences,\n"
@@ -97,8 +92,6 @@ def _print_notes(found: Sequence[KernelPrediction], failed: Mapping[str, Flashge
         out.print(f"Rates that no primary source states: {', '.join(unsure)}.", soft_wrap=True)
     if any(loop.work.unit != "tensor" for kernel in found for loop in kernel.loops):
         out.print(_OF_FMAS, soft_wrap=True)
-    if any(copies_by_element(kernel.source) for kernel in found):
-        out.print(_BY_ELEMENT, soft_wrap=True)
     out.print(_ABOUT, soft_wrap=True)
 
 

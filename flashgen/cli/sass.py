@@ -6,7 +6,7 @@ from rich.table import Table
 
 from flashgen.cli.output import console, print_json
 from flashgen.inspect.sass_ideal import OTHER
-from flashgen.inspect.sass_report import FmaLoop, SassReport, TensorLoop, copies_by_element, sass_report
+from flashgen.inspect.sass_report import FmaLoop, SassReport, TensorLoop, sass_report
 from flashgen.pipeline import Built
 
 _BY_ELEMENT = (
@@ -32,10 +32,9 @@ def print_sass(built: Built, as_json: bool, with_triton: bool) -> None:
     if report.ours is None:
         out.print(_fma_table(report.loops))
         return
-    by_element = copies_by_element(source)
-    out.print(f"Instructions of a warp for one block of keys{'' if by_element else ' that needs no mask'}:")
+    out.print(f"Instructions of a warp for one block of keys{'' if report.by_element else ' that needs no mask'}:")
     out.print(_tensor_table(report))
-    if by_element:
+    if report.by_element:
         out.print(_BY_ELEMENT, soft_wrap=True)
     for name, loop in (("other", report.ours), ("Triton's other", report.triton)):
         if loop:

@@ -81,6 +81,7 @@ class SassReport:
         no_triton: why there is none; empty if there is, or if it was not asked for.
         spills: bytes of spill stores and loads, as ptxas reports them.
         loops: those of plain FMAs, in the order of launches and code.
+        by_element: whether rows are copied by element, in loops that are not counted, see `copies_by_element`.
     """
 
     ideal: dict[str, int]
@@ -89,6 +90,7 @@ class SassReport:
     no_triton: str
     spills: tuple[int, int]
     loops: tuple[FmaLoop, ...]
+    by_element: bool = False
 
     @property
     def overhead(self) -> float | None:
@@ -104,6 +106,7 @@ class SassReport:
                 "flashgen": {**_loop_json(self.ours), "overhead": self.overhead},
                 "triton": _loop_json(self.triton) if self.triton else None,
                 "no_triton": self.no_triton,
+                "copies_by_element": self.by_element,
             }
         stores, loads = self.spills
         return {
@@ -131,7 +134,7 @@ def sass_report(source: KernelSource, artifact: Artifact, *, with_triton: bool =
     if family_named(source.plan.family).algorithm == "decode":
         raise SpecError(
             f"{source.plan.family} is as fast as memory gives it K and V, so its instructions have no ideal count; "
-            "flashgen bench --decode measures it."
+            "flashgen io counts these bytes."
         )
     entries = kernel_code(source, artifact)
     reported = artifact.report.get("kernels", {}).values()
@@ -142,9 +145,8 @@ def sass_report(source: KernelSource, artifact: Artifact, *, with_triton: bool =
         return SassReport({}, None, None, "", (stores, loads), loops)
     ideal = ideal_mix(source.spec, source.plan, source.target)
     other, why = triton_code(source.spec, source.plan, source.target) if with_triton else (None, "")
-    return SassReport(
-        ideal, tensor_loop(code, ideal), tensor_loop(other, ideal) if other else None, why, (stores, loads), ()
-    )
+    ours, theirs = tensor_loop(code, ideal), tensor_loop(other, ideal) if other else None
+    return SassReport(ideal, ours, theirs, why, (stores, loads), (), copies_by_element(source))
 
 
 def copies_by_element(source: KernelSource) -> bool:

@@ -15,7 +15,7 @@ from flashgen.inspect.occupancy import Occupancy
 from flashgen.inspect.resources import resources
 from flashgen.inspect.sass import Code
 from flashgen.inspect.sass_paths import FMAS, Path, fma_paths, product_paths
-from flashgen.inspect.sass_report import kernel_code
+from flashgen.inspect.sass_report import copies_by_element, kernel_code
 from flashgen.pipes.cycles import PipeCycles
 from flashgen.pipes.machine import LANES, SCHEDULERS, Machine, PipeRates, machine_of
 from flashgen.pipes.overlap import cycles_alone, cycles_shared_out
@@ -132,7 +132,7 @@ def require_model(family: str, target: Target) -> None:
     if family_named(family).algorithm == "decode":
         raise SpecError(
             f"The model is of hot loops that multiply, but {family} is as fast as memory gives it K and V; "
-            "flashgen bench --decode measures that."
+            "flashgen io counts these bytes."
         )
 
 
@@ -144,10 +144,16 @@ def predict_kernel(source: KernelSource, artifact: Artifact) -> KernelPrediction
         artifact: what was made of it.
 
     Raises:
-        SpecError: it is no CUDA kernel, one that memory limits, or one that hardly multiplies.
+        SpecError: it is no CUDA kernel, one that memory limits, one that hardly multiplies, or one on tensor cores that
+            copies rows by element.
         ToolchainError: there is no nvdisasm, or no machine code.
     """
     require_model(source.plan.family, source.target)
+    if copies_by_element(source):
+        raise SpecError(
+            f"The model is of the loop that multiplies, but for {source.spec.summary} rows are copied by element, as a "
+            "head dim is no multiple of 8, in loops that it does not count. flashgen autotune predicts with them."
+        )
     machine = machine_of(source.target)
     code = kernel_code(source, artifact)
     loops, without = [], []
