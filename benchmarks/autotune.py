@@ -21,20 +21,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from recording import RESULTS, default_name, header
+
 import flashgen
-from flashgen.compilation.toolchains.host import HostToolchain
 from flashgen.dtypes import parse_dtype
 from flashgen.measure.clock import Comparison, compare
 from flashgen.measure.peak import PeakProbe, precision_of
-from flashgen.runtime.device import host_name, host_target
-from flashgen.runtime.openmp import thread_pool
 from flashgen.spec import make_spec
 from flashgen.tuning.sweep.result import ShapeResult
 from flashgen.tuning.sweep.table import regret_text
 
 Record = dict[str, Any]
 
-RESULTS = Path(__file__).parent / "results"
 PROMISED_SECONDS, PROMISED_RATIO = 120.0, 1.02
 ROUNDS = 15
 ATTEMPTS = 3  # to race without others at work
@@ -48,7 +46,7 @@ def main() -> int:
         sys.exit(f"--only {options.only!r} is none of: {', '.join(CONFIGURATIONS)}.")
     path = RESULTS / f"autotune_{options.name}.json"
     before = json.loads(path.read_text())["configurations"] if path.exists() else {}
-    record = _header() | {"configurations": before}
+    record = header() | {"configurations": before}
     for name in chosen:
         record["configurations"][name] = found = _configuration(*CONFIGURATIONS[name], options.time_limit)
         print("\n".join(_lines(name, found)), flush=True)
@@ -120,16 +118,6 @@ def _lines(name: str, found: Record) -> list[str]:
     ]
 
 
-def _header() -> Record:
-    return {
-        "machine": host_name(),
-        "target": str(host_target()),
-        "threads": thread_pool().max_threads(),
-        "compiler": dict(HostToolchain().identity())["compiler"],
-        "flashgen": flashgen.__version__,
-    }
-
-
 def _write(record: Record, path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     ordered = {name: found for name in CONFIGURATIONS if (found := record["configurations"].get(name))}
@@ -172,8 +160,9 @@ def _share(regret: list[float] | None) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    slug = re.sub(r"\W+", "-", host_name().lower()).strip("-")
-    parser.add_argument("--name", default=slug, help="of the files, in benchmarks/results; default: %(default)s")
+    parser.add_argument(
+        "--name", default=default_name(), help="of the files, in benchmarks/results; default: %(default)s"
+    )
     parser.add_argument("--only", default="", help="configurations whose names match this regular expression")
     parser.add_argument("--time-limit", type=float, default=60.0, help="of each sweep, in seconds; default: 60")
     return parser.parse_args()

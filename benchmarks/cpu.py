@@ -22,15 +22,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import flashgen
-from flashgen.compilation.toolchains.host import HostToolchain
+from recording import RESULTS, default_name, header
+
 from flashgen.measure.picture import write_picture
-from flashgen.runtime.device import host_name, host_target
-from flashgen.runtime.openmp import thread_pool
 
 Record = dict[str, Any]
 
-RESULTS = Path(__file__).parent / "results"
 ATTEMPTS = 3
 LIBRARIES = ("torch", "onnxruntime", "openvino", "numpy")
 PICTURE = ("d64 full", "d64 causal", "d128 full", "d128 causal")
@@ -54,7 +51,11 @@ GROUPS: dict[str, list[str]] = {
 def main() -> int:
     options = _options()
     path = RESULTS / f"cpu_{options.name}.json"
-    record = _header() | {"groups": json.loads(path.read_text())["groups"] if path.exists() else {}}
+    record = (
+        header()
+        | {"versions": _versions()}
+        | {"groups": json.loads(path.read_text())["groups"] if path.exists() else {}}
+    )
     for group in [name for name in GROUPS if re.search(options.only, name)]:
         print(f"{group} ...", end=" ", flush=True)
         record["groups"][group] = found = _least_disturbed(GROUPS[group], options.rounds)
@@ -82,20 +83,14 @@ def _bench(arguments: list[str], rounds: int) -> Record:
     return dict(json.loads(done.stdout), date=time.strftime("%Y-%m-%d"))
 
 
-def _header() -> Record:
+def _versions() -> dict[str, str]:
     found = {}
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {
-        "machine": host_name(),
-        "target": str(host_target()),
-        "threads": thread_pool().max_threads(),
-        "compiler": " ".join(dict(HostToolchain().identity())["compiler"].split()),
-        "versions": {"flashgen": flashgen.__version__, **found},
-    }
+    return found
 
 
 def _write(record: Record, path: Path) -> None:
@@ -113,7 +108,7 @@ def _page(record: Record, path: Path) -> str:
     lines = [
         f"# {record['machine']}, {record['threads']} threads, {record['target']}",
         "",
-        f"{versions};",
+        f"flashgen {record['flashgen']}, {versions};",
         f"{record['compiler']}.",
         "",
         "Recorded by `benchmarks/cpu.py`: medians of interleaved rounds; those that other work disturbed do not count.",
@@ -147,8 +142,9 @@ def _table(run: Record) -> list[str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    slug = re.sub(r"\W+", "-", host_name().lower()).strip("-")
-    parser.add_argument("--name", default=slug, help="of the files, in benchmarks/results; default: %(default)s")
+    parser.add_argument(
+        "--name", default=default_name(), help="of the files, in benchmarks/results; default: %(default)s"
+    )
     parser.add_argument("--only", default="", metavar="REGEX", help="groups to run; default: all")
     parser.add_argument("--rounds", type=int, default=11)
     return parser.parse_args()

@@ -6,7 +6,7 @@ import numpy as np
 
 from flashgen.inspect.io_decode import LANES_OF_WARP, part_width
 from flashgen.inspect.trace import Run, exp_below
-from flashgen.inspect.trace_fa2 import meet_block
+from flashgen.inspect.trace_fa2 import begin_rows, meet_block
 from flashgen.reference import Array
 
 Part = tuple[Array, Array, Array]  # O, not yet divided by l; l; m
@@ -64,15 +64,7 @@ def _attend(run: Run, i: int, row0: int, rows: int, splits: list[tuple[int, int]
 
 
 def _attend_split(run: Run, i: int, row0: int, rows: int, begin: int, end: int) -> Part:
-    run.step("line 4", i=i)
-    q = run.load("Q", row0, rows)
-    run.on_chip(Q_i=q)
-
-    run.step("line 5", i=i)
-    o = np.zeros((rows, run.spec.head_dim_v), run.compute)
-    ell, m = np.zeros((rows, 1), run.compute), np.full((rows, 1), -np.inf, run.compute)
-    run.on_chip(O_i=o, l_i=ell, m_i=m)
-
+    q, o, ell, m = begin_rows(run, i, row0, rows)
     for key0 in range(begin, end, run.plan.bc):
         o, ell, m = meet_block(run, i, key0 // run.plan.bc, (q, o, ell, m), row0, key0, min(run.plan.bc, end - key0))
     return o, ell, m

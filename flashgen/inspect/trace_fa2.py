@@ -14,21 +14,26 @@ def run_fa2(run: Run) -> None:
     run.allocate("O", blocks.seqlen_q, run.spec.head_dim_v, run.spec.dtype.size)
     run.allocate("L", blocks.seqlen_q, 1, run.spec.dtype.compute_size)
     for i, (row0, rows) in enumerate(blocks.row_blocks()):
-        run.step("line 4", i=i)
-        q = run.load("Q", row0, rows)
-        run.on_chip(Q_i=q)
-
-        run.step("line 5", i=i)
-        o = np.zeros((rows, run.spec.head_dim_v), run.compute)
-        ell, m = np.zeros((rows, 1), run.compute), np.full((rows, 1), -np.inf, run.compute)
-        run.on_chip(O_i=o, l_i=ell, m_i=m)
-
+        q, o, ell, m = begin_rows(run, i, row0, rows)
         seen = blocks.visible_of_block(row0, rows)
         for j, (key0, keys) in enumerate(blocks.key_blocks()):
             if key0 >= seen:
                 break  # the mask hides this block and all that follow
             o, ell, m = meet_block(run, i, j, (q, o, ell, m), row0, key0, min(keys, seen - key0))
         _finish(run, i, o, ell, m, row0)
+
+
+def begin_rows(run: Run, i: int, row0: int, rows: int) -> tuple[Array, Array, Array, Array]:
+    """Lines 4 and 5: a block of queries comes on chip; its O, l and m before it has met any key."""
+    run.step("line 4", i=i)
+    q = run.load("Q", row0, rows)
+    run.on_chip(Q_i=q)
+
+    run.step("line 5", i=i)
+    o = np.zeros((rows, run.spec.head_dim_v), run.compute)
+    ell, m = np.zeros((rows, 1), run.compute), np.full((rows, 1), -np.inf, run.compute)
+    run.on_chip(O_i=o, l_i=ell, m_i=m)
+    return q, o, ell, m
 
 
 def meet_block(
